@@ -1,0 +1,125 @@
+//! One list of error codes and levels for every door (mapping.md, section 3). The engine decides on the level, never on
+//! a message.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How bad, and so what happens next (ING-12.1).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum Level {
+    /// Transient: wait and try again.
+    L1,
+    /// The request or its business meaning is wrong: stop this task.
+    L2,
+    /// One record is unusable: quarantine it, go on.
+    L3,
+    /// Fatal for the source: stop it until a person has looked.
+    L4,
+}
+
+impl Level {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Level::L1 => "L1",
+            Level::L2 => "L2",
+            Level::L3 => "L3",
+            Level::L4 => "L4",
+        }
+    }
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $text:literal),* $(,)?) => {
+        /// Stable names that users, tables and clients see.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+        pub enum Code {
+            $($(#[$doc])* #[serde(rename = $text)] $name,)*
+        }
+
+        impl Code {
+            pub const ALL: &[Code] = &[$(Code::$name),*];
+
+            pub fn as_str(self) -> &'static str {
+                match self { $(Code::$name => $text,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    InvalidInput = "INVALID_INPUT",
+    Unauthorized = "UNAUTHORIZED",
+    Forbidden = "FORBIDDEN",
+    NotFound = "NOT_FOUND",
+    TaskConflict = "TASK_CONFLICT",
+    LockLost = "LOCK_LOST",
+    RateLimited = "RATE_LIMITED",
+    CookieInvalid = "COOKIE_INVALID",
+    UpstreamAuthFailed = "UPSTREAM_AUTH_FAILED",
+    CookieExhausted = "COOKIE_EXHAUSTED",
+    QuotaExhausted = "QUOTA_EXHAUSTED",
+    NetworkError = "NETWORK_ERROR",
+    TimeoutError = "TIMEOUT_ERROR",
+    PlatformError = "PLATFORM_ERROR",
+    PartialFail = "PARTIAL_FAIL",
+    ParseError = "PARSE_ERROR",
+    ValidationError = "VALIDATION_ERROR",
+    ConfigError = "CONFIG_ERROR",
+    InternalError = "INTERNAL_ERROR",
+    NotConfigured = "NOT_CONFIGURED",
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What went wrong while collecting, as it is decided on and stored.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
+#[error("{code}: {message}")]
+pub struct Fault {
+    pub code: Code,
+    pub level: Level,
+    pub message: String,
+}
+
+impl Fault {
+    /// Longest message that is kept; a far side's error text may be a whole page.
+    pub const MAX_MESSAGE: usize = 500;
+
+    pub fn new(code: Code, level: Level, message: impl Into<String>) -> Fault {
+        let mut message = message.into();
+        if message.len() > Self::MAX_MESSAGE {
+            let cut = (0..=Self::MAX_MESSAGE).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
+            message.truncate(cut);
+            message.push('…');
+        }
+        Fault { code, level, message }
+    }
+
+    pub fn transient(code: Code, message: impl Into<String>) -> Fault {
+        Fault::new(code, Level::L1, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_messages_are_cut_at_a_character() {
+        let fault = Fault::transient(Code::NetworkError, "ü".repeat(400));
+        assert!(fault.message.len() <= Fault::MAX_MESSAGE + '…'.len_utf8());
+        assert!(fault.message.ends_with('…'));
+    }
+
+    #[test]
+    fn codes_are_unique() {
+        let mut names: Vec<_> = Code::ALL.iter().map(|code| code.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Code::ALL.len());
+    }
+}

@@ -1,0 +1,95 @@
+//! Content addresses: SHA-256 over canonical JSON, lower-case hex, with a version prefix so that the rule can change (G-20).
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// `v1:` and the SHA-256 of the parts. Each part is preceded by its length, so that no two lists of parts collide.
+pub fn digest(parts: &[&str]) -> String {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update((part.len() as u64).to_be_bytes());
+        hasher.update(part.as_bytes());
+    }
+    let mut text = String::with_capacity(67);
+    text.push_str("v1:");
+    push_hex(&mut text, &hasher.finalize());
+    text
+}
+
+/// The bare SHA-256 of some bytes in hex, for bodies and samples.
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(64);
+    push_hex(&mut text, &Sha256::digest(bytes));
+    text
+}
+
+/// 128 bits of SHA-256: enough to tell two payloads of one record apart.
+pub fn content_hash(bytes: &[u8]) -> [u8; 16] {
+    let mut short = [0; 16];
+    short.copy_from_slice(&Sha256::digest(bytes)[..16]);
+    short
+}
+
+/// JSON with sorted keys and no insignificant space.
+pub fn canonical(value: &Value) -> String {
+    let mut out = String::new();
+    write_canonical(value, &mut out);
+    out
+}
+
+fn write_canonical(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(map) => {
+            let mut keys: Vec<_> = map.iter().collect();
+            keys.sort_by_key(|(key, _)| *key);
+            out.push('{');
+            for (at, (key, value)) in keys.into_iter().enumerate() {
+                if at > 0 {
+                    out.push(',');
+                }
+                write_canonical(&Value::String(key.clone()), out);
+                out.push(':');
+                write_canonical(value, out);
+            }
+            out.push('}');
+        }
+        Value::Array(list) => {
+            out.push('[');
+            for (at, value) in list.iter().enumerate() {
+                if at > 0 {
+                    out.push(',');
+                }
+                write_canonical(value, out);
+            }
+            out.push(']');
+        }
+        scalar => out.push_str(&scalar.to_string()),
+    }
+}
+
+fn push_hex(out: &mut String, bytes: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for byte in bytes {
+        out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        out.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn canonical_json_ignores_key_order_and_space() {
+        let a: Value = serde_json::from_str(r#"{ "b": [1, {"y":null,"x":"ü"}], "a": 1.5 }"#).unwrap();
+        assert_eq!(canonical(&a), r#"{"a":1.5,"b":[1,{"x":"ü","y":null}]}"#);
+    }
+
+    #[test]
+    fn digests_are_versioned_and_keep_parts_apart() {
+        assert!(digest(&["a"]).starts_with("v1:"));
+        assert_eq!(digest(&["a"]).len(), 67);
+        assert_ne!(digest(&["ab", "c"]), digest(&["a", "bc"]));
+        assert_eq!(sha256_hex(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    }
+}

@@ -1,0 +1,225 @@
+//! Where a slice's reading stands, and whether there is a next page. Pure: a page's facts in, a decision out.
+
+use serde::{Deserialize, Serialize};
+
+/// The place that a request reads from, and that a later run resumes at. Stored as JSON in the batch ledger.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Position {
+    Offset(u64),
+    Page(u64),
+    /// `None`: the first request of a source that starts without a token.
+    Token(Option<String>),
+    /// `None`: the endpoint's own URL.
+    Url(Option<String>),
+    /// The whole window in one answer.
+    Time,
+}
+
+impl Position {
+    /// What the unique key `uk_run_before_tok` compares: nothing for numbered pages and the first page (C-37).
+    pub fn token_key(&self) -> Option<String> {
+        match self {
+            Position::Token(token) => token.clone(),
+            Position::Url(Some(url)) => Some(format!("url:{}", crate::hash::sha256_hex(url.as_bytes()))),
+            Position::Url(None) | Position::Offset(_) | Position::Page(_) | Position::Time => None,
+        }
+    }
+
+    /// The page number or offset, for numbered paging.
+    pub fn number(&self) -> Option<u64> {
+        match self {
+            Position::Offset(number) | Position::Page(number) => Some(*number),
+            Position::Token(_) | Position::Url(_) | Position::Time => None,
+        }
+    }
+}
+
+/// How an endpoint pages, as far as the decision needs it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rule {
+    pub kind: Kind,
+    pub page_size: u32,
+    /// Stop after so many pages; the slice is then incomplete (C-24).
+    pub max_page: Option<u32>,
+    /// The far side gives a token on its last page too, so a short page is the end (C-65).
+    pub always_token: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Offset,
+    Page { base: u64 },
+    Token { initial: Option<String> },
+    Url,
+    Time,
+}
+
+impl Rule {
+    pub fn first(&self) -> Position {
+        match &self.kind {
+            Kind::Offset => Position::Offset(0),
+            Kind::Page { base } => Position::Page(*base),
+            Kind::Token { initial } => Position::Token(initial.clone()),
+            Kind::Url => Position::Url(None),
+            Kind::Time => Position::Time,
+        }
+    }
+
+    /// What follows the page read at `here`. The order of the evidence is ING-4.3-11: `has_more`, then `next`, then a
+    /// short page; caps are applied by the caller afterwards.
+    pub fn next(&self, here: &Position, page: &Facts) -> Next {
+        // An empty page ends every kind of paging: there is nothing behind it that could be asked for by position (C-65).
+        if page.items == 0 {
+            return Next::End;
+        }
+        let more = match (page.has_more, &self.kind) {
+            (Some(more), _) => more,
+            (None, Kind::Token { .. }) => page.next_token.is_some() && !(self.always_token && self.is_short(page)),
+            (None, Kind::Url) => page.next_url.is_some(),
+            (None, Kind::Offset | Kind::Page { .. }) => !self.is_short(page),
+            (None, Kind::Time) => false,
+        };
+        if !more {
+            return Next::End;
+        }
+        match (here, &self.kind) {
+            (Position::Offset(at), _) => Next::At(Position::Offset(at + u64::from(page.items))),
+            (Position::Page(at), _) => Next::At(Position::Page(at + 1)),
+            (Position::Token(_), _) => match &page.next_token {
+                Some(token) => Next::At(Position::Token(Some(token.clone()))),
+                None => Next::Broken("the answer says that there is more but carries no next token"),
+            },
+            (Position::Url(_), _) => match &page.next_url {
+                Some(url) => Next::At(Position::Url(Some(url.clone()))),
+                None => Next::Broken("the answer says that there is more but carries no next URL"),
+            },
+            (Position::Time, _) => Next::Broken("the window holds more records than one answer carries"),
+        }
+    }
+
+    fn is_short(&self, page: &Facts) -> bool {
+        page.items < self.page_size
+    }
+}
+
+/// What a page says about itself.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Facts {
+    /// Items as they came, before any is rejected or found twice.
+    pub items: u32,
+    pub has_more: Option<bool>,
+    pub next_token: Option<String>,
+    pub next_url: Option<String>,
+    pub total: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Next {
+    At(Position),
+    End,
+    /// The far side contradicts itself: going on would skip records, ending would lose them.
+    Broken(&'static str),
+}
+
+/// Notices a far side that serves the same page for ever (ING-15-01). Remembers a bounded number of page hashes: a loop
+/// longer than that is caught by the run's budget.
+#[derive(Clone, Debug, Default)]
+pub struct LoopGuard {
+    seen: std::collections::VecDeque<[u8; 16]>,
+}
+
+impl LoopGuard {
+    const REMEMBERED: usize = 64;
+
+    /// True when a page with this content has been read before in this run. An empty page is never a loop.
+    pub fn repeats(&mut self, content: [u8; 16]) -> bool {
+        if self.seen.contains(&content) {
+            return true;
+        }
+        if self.seen.len() == Self::REMEMBERED {
+            self.seen.pop_front();
+        }
+        self.seen.push_back(content);
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(kind: Kind) -> Rule {
+        Rule { kind, page_size: 10, max_page: None, always_token: false }
+    }
+
+    fn page(items: u32) -> Facts {
+        Facts { items, ..Facts::default() }
+    }
+
+    fn token(text: &str) -> Position {
+        Position::Token(Some(text.to_owned()))
+    }
+
+    // covers: ING-4.3-01, ING-4.3-02, ING-4.3-12
+    #[test]
+    fn numbered_pages_go_on_while_pages_are_full() {
+        let offset = rule(Kind::Offset);
+        assert_eq!(offset.next(&Position::Offset(20), &page(10)), Next::At(Position::Offset(30)));
+        assert_eq!(offset.next(&Position::Offset(20), &page(9)), Next::End);
+        let paged = rule(Kind::Page { base: 1 });
+        assert_eq!(paged.first(), Position::Page(1));
+        assert_eq!(paged.next(&Position::Page(1), &page(10)), Next::At(Position::Page(2)));
+    }
+
+    // covers: ING-4.3-03, ING-4.3-04, ING-4.3-13
+    #[test]
+    fn tokens_and_urls_go_on_while_there_is_one() {
+        let tokens = rule(Kind::Token { initial: Some("*".into()) });
+        assert_eq!(tokens.first(), token("*"));
+        let more = Facts { next_token: Some("b".into()), ..page(3) };
+        assert_eq!(tokens.next(&token("*"), &more), Next::At(token("b")));
+        assert_eq!(tokens.next(&token("b"), &page(10)), Next::End);
+        let urls = rule(Kind::Url);
+        let more = Facts { next_url: Some("http://x/2".into()), ..page(3) };
+        assert_eq!(urls.next(&urls.first(), &more), Next::At(Position::Url(Some("http://x/2".into()))));
+    }
+
+    // covers: ING-4.3-11
+    #[test]
+    fn an_explicit_has_more_outranks_the_rest() {
+        let offset = rule(Kind::Offset);
+        assert_eq!(offset.next(&Position::Offset(0), &Facts { has_more: Some(false), ..page(10) }), Next::End);
+        let short = Facts { has_more: Some(true), ..page(3) };
+        assert_eq!(offset.next(&Position::Offset(0), &short), Next::At(Position::Offset(3)));
+        let tokens = rule(Kind::Token { initial: None });
+        assert!(matches!(tokens.next(&Position::Token(None), &short), Next::Broken(_)));
+    }
+
+    // covers: ING-15-01
+    #[test]
+    fn a_source_that_always_gives_a_token_ends_on_a_short_or_empty_page() {
+        let crossref = Rule { always_token: true, ..rule(Kind::Token { initial: Some("*".into()) }) };
+        let with = |items| Facts { next_token: Some("same".into()), ..page(items) };
+        assert_eq!(crossref.next(&token("*"), &with(10)), Next::At(token("same")));
+        assert_eq!(crossref.next(&token("same"), &with(4)), Next::End);
+        assert_eq!(rule(Kind::Token { initial: None }).next(&token("x"), &with(0)), Next::End);
+    }
+
+    #[test]
+    fn the_loop_guard_knows_a_page_again_and_stays_small() {
+        let mut guard = LoopGuard::default();
+        for round in 0..200u8 {
+            assert!(!guard.repeats([round; 16]));
+        }
+        assert!(guard.repeats([199; 16]));
+        assert!(guard.seen.len() <= LoopGuard::REMEMBERED);
+    }
+
+    #[test]
+    fn only_tokens_and_urls_enter_the_token_key() {
+        assert_eq!(Position::Offset(5).token_key(), None);
+        assert_eq!(token("a").token_key().as_deref(), Some("a"));
+        assert!(Position::Url(Some("http://x".into())).token_key().is_some_and(|key| key.starts_with("url:")));
+    }
+}

@@ -1,0 +1,43 @@
+//! The ports: what the engine needs from the outside. Object-safe, batch-shaped, commands apart from queries, so that a
+//! door that must only read is given nothing that can write.
+
+pub mod query;
+pub mod transport;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::time::Ts;
+use crate::tx::{Done, Operation, Tx, TxError};
+
+pub use query::Queries;
+pub use transport::Transport;
+
+/// A boxed future, so that ports can be trait objects.
+pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The wall clock, where one is needed at all. Leases use the database's clock instead.
+pub trait Clock: fmt::Debug + Send + Sync {
+    fn now(&self) -> Ts;
+}
+
+/// The command side of a store: each value of [`Tx`] is one transaction, with the same meaning in every store.
+///
+/// An implementation runs the transaction to its end even when the returned future is dropped: a caller that gives up
+/// must not leave half a transaction behind.
+pub trait Commands: fmt::Debug + Send + Sync {
+    fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>>;
+}
+
+/// Both sides of one store.
+pub trait Store: Commands + Queries {}
+
+impl<T: Commands + Queries> Store for T {}
+
+impl dyn Commands + '_ {
+    /// Runs one operation and gives back its own kind of answer.
+    pub async fn run<O: Operation>(&self, operation: O) -> Result<O::Done, TxError> {
+        O::answer(self.execute(operation.into()).await?)
+    }
+}

@@ -1,0 +1,214 @@
+//! The query side: what the CLI, the API and the engine read. Nothing here can write.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::Boxed;
+use crate::id::InstanceId;
+use crate::state::TriggerStatus;
+use crate::time::Ts;
+use crate::tx::{Scope, TxError};
+
+/// Read access to a store. Answers come from a snapshot that may be a moment old.
+pub trait Queries: fmt::Debug + Send + Sync {
+    /// The applied manifest of a provenance, as canonical JSON.
+    fn manifest(&self, provenance_code: &str) -> Boxed<'_, Result<Option<String>, TxError>>;
+
+    /// A compiled spec by its hash.
+    fn snapshot(&self, hash: &str) -> Boxed<'_, Result<Option<String>, TxError>>;
+
+    /// How far a trigger's work has come, by its public id.
+    fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>>;
+
+    /// An API key by its public part.
+    fn key(&self, prefix: &str) -> Boxed<'_, Result<Option<Key>, TxError>>;
+
+    /// Rows of one view, newest first unless the view says otherwise.
+    fn list(&self, view: View, filter: Filter) -> Boxed<'_, Result<Vec<Row>, TxError>>;
+
+    /// A cheap statement that proves the store answers; gives the schema's version.
+    fn ping(&self) -> Boxed<'_, Result<u32, TxError>>;
+}
+
+/// What became of one trigger. Sums run over all its tasks.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Progress {
+    pub instance: InstanceId,
+    pub trigger_status: TriggerStatus,
+    pub remarks: Option<String>,
+    pub tasks_queued: u64,
+    /// DISPATCHED or EXECUTING.
+    pub tasks_active: u64,
+    pub tasks_succeeded: u64,
+    pub tasks_partial: u64,
+    pub tasks_failed: u64,
+    pub tasks_cancelled: u64,
+    /// Committed batches, and the sums of their statistics.
+    pub batches: u64,
+    pub inserted: u64,
+    pub updated: u64,
+    pub skipped: u64,
+    pub rejected: u64,
+    pub retries: u64,
+    pub throttled: u64,
+}
+
+impl Progress {
+    pub fn tasks(&self) -> u64 {
+        self.tasks_queued + self.tasks_active + self.tasks_ended()
+    }
+
+    pub fn tasks_ended(&self) -> u64 {
+        self.tasks_succeeded + self.tasks_partial + self.tasks_failed + self.tasks_cancelled
+    }
+
+    /// Planning is over and every task has ended.
+    pub fn is_finished(&self) -> bool {
+        self.trigger_status.is_final() && self.tasks_queued + self.tasks_active == 0
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Key {
+    pub prefix: String,
+    pub hash: String,
+    pub scope: Scope,
+    pub revoked: bool,
+}
+
+/// A column of a view: its name, which is the same in table, JSON and heading, and how to read it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Column {
+    pub name: &'static str,
+    pub kind: CellKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CellKind {
+    Int,
+    Text,
+    Time,
+    Json,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Cell {
+    Null,
+    Int(i64),
+    Text(String),
+    Time(Ts),
+    /// JSON text as stored.
+    Json(String),
+}
+
+/// Cells in the order of the view's columns.
+pub type Row = Vec<Cell>;
+
+/// Which rows. Every condition that is set must hold.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Filter {
+    pub provenance_code: Option<String>,
+    pub endpoint_name: Option<String>,
+    pub status: Option<String>,
+    pub plan: Option<i64>,
+    pub task: Option<i64>,
+    pub run: Option<i64>,
+    /// Only rows with a smaller id: the next page.
+    pub before_id: Option<i64>,
+    /// At most [`Filter::MAX_LIMIT`]; 0 means [`Filter::DEFAULT_LIMIT`].
+    pub limit: u32,
+}
+
+impl Filter {
+    pub const DEFAULT_LIMIT: u32 = 100;
+    pub const MAX_LIMIT: u32 = 500;
+
+    pub fn effective_limit(&self) -> u32 {
+        if self.limit == 0 { Self::DEFAULT_LIMIT } else { self.limit.min(Self::MAX_LIMIT) }
+    }
+}
+
+macro_rules! views {
+    ($($(#[$doc:meta])* $name:ident $word:literal $table:literal [$($column:ident: $kind:ident),* $(,)?]),* $(,)?) => {
+        /// What can be listed. Columns carry the names of the table.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum View { $($(#[$doc])* $name),* }
+
+        impl View {
+            pub const ALL: &[View] = &[$(View::$name),*];
+
+            /// The word of CLI and HTTP.
+            pub fn as_str(self) -> &'static str {
+                match self { $(View::$name => $word),* }
+            }
+
+            pub fn table(self) -> &'static str {
+                match self { $(View::$name => $table),* }
+            }
+
+            pub fn columns(self) -> &'static [Column] {
+                match self {
+                    $(View::$name => &[$(Column { name: stringify!($column), kind: CellKind::$kind }),*]),*
+                }
+            }
+        }
+    };
+}
+
+views! {
+    Provenances "provenances" "reg_provenance" [id: Int, provenance_code: Text, name: Text, document_hash: Text, created_at: Time, updated_at: Time],
+    Endpoints "endpoints" "reg_prov_endpoint_def" [id: Int, provenance_code: Text, endpoint_name: Text, role: Text, created_at: Time],
+    Schedules "schedules" "reg_schedule" [id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, every_us: Int, next_due_at: Time],
+    Jobs "jobs" "ing_schedule_instance" [id: Int, public_id: Text, provenance_code: Text, endpoint_name: Text, operation_code: Text, trigger_type_code: Text, status_code: Text, record_remarks: Json, created_at: Time],
+    Plans "plans" "ing_plan" [id: Int, schedule_instance_id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, window_from: Time, window_to: Time, status_code: Text, spec_fingerprint: Text, record_remarks: Json, created_at: Time],
+    Slices "slices" "ing_plan_slice" [id: Int, plan_id: Int, provenance_code: Text, endpoint_name: Text, window_from: Time, window_to: Time, status_code: Text, slice_signature_hash: Text, slice_spec: Json, created_at: Time],
+    Tasks "tasks" "ing_task" [id: Int, plan_id: Int, slice_id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, window_from: Time, window_to: Time, status_code: Text, priority: Int, scheduled_at: Time, lease_owner: Text, leased_until: Time, lease_epoch: Int, attempt_count: Int, error: Json, started_at: Time, finished_at: Time],
+    Runs "runs" "ing_task_run" [id: Int, task_id: Int, plan_id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, attempt_no: Int, status_code: Text, checkpoint: Json, stats: Json, error: Json, created_at: Time, finished_at: Time],
+    Batches "batches" "ing_task_run_batch" [id: Int, run_id: Int, task_id: Int, plan_id: Int, provenance_code: Text, endpoint_name: Text, batch_no: Int, page_no: Int, page_size: Int, before_token: Text, after_token: Text, status_code: Text, has_next: Int, latency_ms: Int, stats: Json, request_digest: Json, response_digest: Json, error: Json, created_at: Time],
+    Cursors "cursors" "ing_cursor" [id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, cursor_key: Text, namespace_scope_code: Text, namespace_key: Text, direction_code: Text, cursor_value: Text, normalized_instant: Time, version: Int, updated_at: Time],
+    Events "cursor-events" "ing_cursor_event" [id: Int, cursor_id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, direction_code: Text, prev_instant: Time, new_instant: Time, observed_max_value: Text, task_id: Int, run_id: Int, record_remarks: Json, created_at: Time],
+    Items "items" "item" [id: Int, project_key: Text, provenance_code: Text, endpoint_name: Text, kind: Text, dedup_key: Text, updated_at: Time, fields: Json, payload: Json, run_id: Int, stored_at: Time],
+    Quarantine "quarantine" "item_quarantine" [id: Int, provenance_code: Text, endpoint_name: Text, task_id: Int, run_id: Int, batch_no: Int, item_index: Int, dedup_key: Text, error_code: Text, reason: Text, sample: Text, status_code: Text, created_at: Time],
+    Keys "keys" "api_key" [id: Int, prefix: Text, name: Text, scope: Text, created_at: Time, revoked_at: Time],
+}
+
+impl std::str::FromStr for View {
+    type Err = crate::state::UnknownWord;
+    fn from_str(text: &str) -> Result<View, Self::Err> {
+        View::ALL
+            .iter()
+            .copied()
+            .find(|view| view.as_str() == text)
+            .ok_or_else(|| crate::state::UnknownWord { kind: "view", word: text.to_owned() })
+    }
+}
+
+impl View {
+    pub fn has(self, column: &str) -> bool {
+        self.columns().iter().any(|known| known.name == column)
+    }
+
+    /// The filter's conditions as column and value, in a fixed order. A condition on a column that the view does not
+    /// have is an error, not ignored: a list that is longer than asked for misleads.
+    pub fn conditions(self, filter: &Filter) -> Result<Vec<(&'static str, Cell)>, TxError> {
+        let text = |value: &Option<String>| value.clone().map(Cell::Text);
+        let wanted = [
+            ("provenance_code", text(&filter.provenance_code)),
+            ("endpoint_name", text(&filter.endpoint_name)),
+            ("status_code", text(&filter.status)),
+            ("plan_id", filter.plan.map(Cell::Int)),
+            ("task_id", filter.task.map(Cell::Int)),
+            ("run_id", filter.run.map(Cell::Int)),
+        ];
+        let mut conditions = Vec::new();
+        for (column, value) in wanted {
+            let Some(value) = value else { continue };
+            if !self.has(column) {
+                return Err(TxError::Refused(format!("{} have no {column} to filter by", self.as_str())));
+            }
+            conditions.push((column, value));
+        }
+        Ok(conditions)
+    }
+}

@@ -1,0 +1,108 @@
+//! The way out: one HTTP exchange. Retrying, pacing and reading the body's meaning belong to the callers.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::Boxed;
+use crate::error::{Code, Fault, Level};
+
+/// One request, fully rendered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub method: Method,
+    pub url: String,
+    pub headers: Vec<(String, String)>,
+    pub body: Option<Bytes>,
+    pub limits: Limits,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    Get,
+    Post,
+}
+
+/// What one exchange may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub connect_timeout: Duration,
+    /// Longest silence while reading.
+    pub read_timeout: Duration,
+    /// Deadline of the whole exchange.
+    pub total_timeout: Duration,
+    /// Largest body after decompression, in bytes.
+    pub max_body: usize,
+    /// Redirects to follow; each hop is checked like the first (ING-4.2-09).
+    pub max_redirects: u8,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connect_timeout: Duration::from_secs(10),
+            read_timeout: Duration::from_secs(30),
+            total_timeout: Duration::from_secs(120),
+            max_body: 16 << 20,
+            max_redirects: 0,
+        }
+    }
+}
+
+/// A complete answer, whatever its status.
+#[derive(Clone, Debug)]
+pub struct Response {
+    pub status: u16,
+    /// Lower-case names, in order of arrival.
+    pub headers: Vec<(String, String)>,
+    /// Decompressed, never longer than `Limits::max_body`.
+    pub body: Bytes,
+}
+
+impl Response {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error("connecting to {host} failed: {reason}")]
+    Connect { host: String, reason: String },
+    #[error("no answer within {} ms", after.as_millis())]
+    Timeout { after: Duration },
+    #[error("the connection broke while reading: {reason}")]
+    Broken { reason: String },
+    #[error("the body is larger than {limit} bytes")]
+    TooLarge { limit: usize },
+    #[error("the body cannot be decompressed: {reason}")]
+    Encoding { reason: String },
+    #[error("{host} is refused by the address guard: {reason}")]
+    Refused { host: String, reason: String },
+    #[error("redirected where Patra does not follow: {reason}")]
+    Redirect { reason: String },
+    #[error("the request is invalid: {reason}")]
+    Invalid { reason: String },
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Fault {
+        let (code, level) = match &error {
+            Error::Timeout { .. } => (Code::TimeoutError, Level::L1),
+            Error::Connect { .. } | Error::Broken { .. } => (Code::NetworkError, Level::L1),
+            Error::Encoding { .. } => (Code::ParseError, Level::L1),
+            // A body over the cap will be as large the next time.
+            Error::TooLarge { .. } => (Code::ParseError, Level::L2),
+            Error::Refused { .. } => (Code::Forbidden, Level::L2),
+            Error::Redirect { .. } => (Code::PlatformError, Level::L2),
+            Error::Invalid { .. } => (Code::InvalidInput, Level::L2),
+        };
+        Fault::new(code, level, error.to_string())
+    }
+}
+
+pub trait Transport: fmt::Debug + Send + Sync {
+    fn send(&self, request: Request) -> Boxed<'_, Result<Response, Error>>;
+}

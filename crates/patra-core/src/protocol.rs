@@ -1,0 +1,9 @@
+//! The protocols: synchronous state machines that are told the time and what happened, and answer with what they want
+//! next. They hold no connection, spawn nothing and never wait; the shell in `patra-engine` and the simulator in
+//! `patra-testkit` run the same ones.
+
+pub mod advance;
+pub mod executor;
+pub mod planner;
+pub mod run;
+pub mod sweeper;

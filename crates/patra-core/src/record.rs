@@ -1,0 +1,88 @@
+//! Records as they leave a page: an identity, a version, and the bytes as received.
+
+use bytes::Bytes;
+
+use crate::error::Code;
+use crate::time::Ts;
+
+/// Longest identity that is stored. Longer ones are quarantined: an index entry must fit a database page.
+pub const MAX_KEY_BYTES: usize = 1_024;
+
+/// One record, ready to be stored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// `provider_item_id`, unique within the stream.
+    pub key: String,
+    pub version: Version,
+    /// Mapped fields as a JSON object, or empty when the endpoint maps none.
+    pub fields: String,
+    /// The record exactly as the far side sent it: UTF-8 JSON, a slice of the page's body.
+    pub payload: Bytes,
+    pub content_hash: [u8; 16],
+}
+
+/// What decides whether a record replaces the stored one: newer `updated_at`, then the source's own version (C-35).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Version {
+    pub updated_at: Ts,
+    pub source_version: i64,
+}
+
+/// A record that cannot be stored (level L3), kept aside with its reason.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rejected {
+    /// Its place in the page, from 0.
+    pub index: u32,
+    pub key: Option<String>,
+    pub code: Code,
+    pub reason: String,
+    /// The start of the record, redacted, at most [`Rejected::MAX_SAMPLE`] bytes.
+    pub sample: String,
+}
+
+impl Rejected {
+    pub const MAX_SAMPLE: usize = 1_024;
+}
+
+/// Which stream of records a page belongs to; with the key, the identity of an item (MAP-C-10).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Stream {
+    pub project_key: String,
+    pub provenance_code: String,
+    pub endpoint_name: String,
+    pub dedup_scope: String,
+    pub kind: String,
+}
+
+/// Leaves one record per key, the newest, sorted by key: one statement must not meet a key twice, and equal order in all
+/// writers rules out deadlocks. Returns how many were dropped.
+pub fn deduplicate(records: &mut Vec<Record>) -> usize {
+    let before = records.len();
+    // Stable, newest first within a key; the first one of equals stays.
+    records.sort_by(|a, b| a.key.cmp(&b.key).then(b.version.cmp(&a.version)));
+    records.dedup_by(|later, kept| later.key == kept.key);
+    before - records.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(key: &str, at: i64, payload: &'static str) -> Record {
+        Record {
+            key: key.into(),
+            version: Version { updated_at: Ts::from_secs(at), source_version: 0 },
+            fields: String::new(),
+            payload: Bytes::from_static(payload.as_bytes()),
+            content_hash: [0; 16],
+        }
+    }
+
+    // covers: ING-11.1-02, ING-11.1-03
+    #[test]
+    fn the_newest_of_a_key_stays_and_the_first_of_equals() {
+        let mut records = vec![record("b", 1, "1"), record("a", 1, "2"), record("b", 2, "3"), record("b", 2, "4")];
+        assert_eq!(deduplicate(&mut records), 2);
+        assert_eq!(records, [record("a", 1, "2"), record("b", 2, "3")]);
+    }
+}

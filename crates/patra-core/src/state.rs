@@ -1,0 +1,189 @@
+//! The states of plan, slice, task, run and batch, and the transitions that are legal (ingest.md, index B). The CHECK
+//! constraints of both databases repeat the names; a test holds them together.
+
+use std::fmt;
+
+macro_rules! states {
+    ($(#[$doc:meta])* $name:ident { $($state:ident = $text:literal -> [$($next:ident),*]),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
+        pub enum $name { $(#[serde(rename = $text)] $state),* }
+
+        impl $name {
+            pub const ALL: &[$name] = &[$($name::$state),*];
+
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$state => $text),* }
+            }
+
+            /// The states that may follow this one.
+            pub fn next(self) -> &'static [$name] {
+                match self { $($name::$state => &[$($name::$next),*]),* }
+            }
+
+            pub fn may_become(self, next: $name) -> bool {
+                self.next().contains(&next)
+            }
+
+            pub fn is_final(self) -> bool {
+                self.next().is_empty()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = UnknownWord;
+            fn from_str(text: &str) -> Result<$name, UnknownWord> {
+                Self::ALL.iter().copied().find(|state| state.as_str() == text).ok_or_else(|| UnknownWord {
+                    kind: stringify!($name),
+                    word: text.to_owned(),
+                })
+            }
+        }
+    };
+}
+
+/// A word from a row or a request that is not in the dictionary.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{word}` is no {kind}")]
+pub struct UnknownWord {
+    pub kind: &'static str,
+    pub word: String,
+}
+
+states! {
+    /// `ing_plan.status_code`.
+    PlanStatus {
+        Draft = "DRAFT" -> [Slicing, Partial, Cancelled],
+        Slicing = "SLICING" -> [Ready, Partial, Failed, Cancelled],
+        Ready = "READY" -> [Cancelled],
+        Partial = "PARTIAL" -> [Slicing, Cancelled],
+        Failed = "FAILED" -> [],
+        Cancelled = "CANCELLED" -> [],
+    }
+}
+
+states! {
+    /// `ing_plan_slice.status_code`.
+    SliceStatus {
+        Pending = "PENDING" -> [Ready, Failed, Cancelled],
+        Ready = "READY" -> [Partial, Cancelled],
+        Partial = "PARTIAL" -> [],
+        Failed = "FAILED" -> [],
+        Cancelled = "CANCELLED" -> [],
+    }
+}
+
+states! {
+    /// `ing_task.status_code`.
+    TaskStatus {
+        Queued = "QUEUED" -> [Dispatched, Cancelled],
+        Dispatched = "DISPATCHED" -> [Executing, Queued, Failed, Cancelled],
+        Executing = "EXECUTING" -> [Succeeded, Failed, Partial, Cancelled, Queued],
+        Succeeded = "SUCCEEDED" -> [],
+        Failed = "FAILED" -> [],
+        Partial = "PARTIAL" -> [],
+        Cancelled = "CANCELLED" -> [],
+    }
+}
+
+states! {
+    /// `ing_task_run.status_code`.
+    RunStatus {
+        Planned = "PLANNED" -> [Running],
+        Running = "RUNNING" -> [Succeeded, Partial, Failed, Cancelled],
+        Succeeded = "SUCCEEDED" -> [],
+        Partial = "PARTIAL" -> [],
+        Failed = "FAILED" -> [],
+        Cancelled = "CANCELLED" -> [],
+    }
+}
+
+states! {
+    /// `ing_task_run_batch.status_code`.
+    BatchStatus {
+        Planned = "PLANNED" -> [Running],
+        Running = "RUNNING" -> [Succeeded, Skipped, Failed],
+        Succeeded = "SUCCEEDED" -> [],
+        Skipped = "SKIPPED" -> [],
+        Failed = "FAILED" -> [Running],
+    }
+}
+
+states! {
+    /// `ing_schedule_instance.status_code`: how far the planning of one trigger has come. What became of the work is read
+    /// from its tasks.
+    TriggerStatus {
+        Requested = "REQUESTED" -> [Planned, Failed, Cancelled],
+        Planned = "PLANNED" -> [],
+        Failed = "FAILED" -> [],
+        Cancelled = "CANCELLED" -> [],
+    }
+}
+
+states! {
+    /// `operation_code`: the three ways to collect (ING-6.0-01).
+    Operation {
+        Harvest = "HARVEST" -> [],
+        Backfill = "BACKFILL" -> [],
+        Update = "UPDATE" -> [],
+    }
+}
+
+impl Operation {
+    /// Smaller is served first (C-01, G-19).
+    pub fn priority(self) -> i32 {
+        match self {
+            Operation::Harvest => 100,
+            Operation::Update => 200,
+            Operation::Backfill => 300,
+        }
+    }
+}
+
+states! {
+    /// `trigger_type_code`: what asked for the work.
+    TriggerType {
+        Schedule = "SCHEDULE" -> [],
+        Manual = "MANUAL" -> [],
+        Api = "API" -> [],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // covers: ING-7.9-01, ING-7.9-02, ING-7.9-04, ING-7.9-05, ING-7.9-06
+    #[test]
+    fn only_the_settled_transitions_are_legal() {
+        assert!(PlanStatus::Partial.may_become(PlanStatus::Slicing));
+        assert!(!PlanStatus::Ready.may_become(PlanStatus::Slicing));
+        assert!(SliceStatus::Ready.may_become(SliceStatus::Partial));
+        assert!(TaskStatus::Executing.may_become(TaskStatus::Queued));
+        assert!(!TaskStatus::Succeeded.may_become(TaskStatus::Queued));
+        assert!(RunStatus::Running.may_become(RunStatus::Partial));
+        assert!(BatchStatus::Failed.may_become(BatchStatus::Running));
+        assert!(TaskStatus::Cancelled.is_final() && !TaskStatus::Queued.is_final());
+    }
+
+    #[test]
+    fn every_state_reads_back_from_its_name() {
+        for state in TaskStatus::ALL {
+            assert_eq!(state.as_str().parse(), Ok(*state));
+        }
+        assert_eq!("DONE".parse::<TaskStatus>().unwrap_err().to_string(), "`DONE` is no TaskStatus");
+    }
+
+    // covers: ING-8.3-03
+    #[test]
+    fn harvest_goes_before_update_and_update_before_backfill() {
+        assert!(Operation::Harvest.priority() < Operation::Update.priority());
+        assert!(Operation::Update.priority() < Operation::Backfill.priority());
+    }
+}

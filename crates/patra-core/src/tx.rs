@@ -1,0 +1,137 @@
+//! The closed set of transactions. One value of [`Tx`] is one transaction: a single guarded statement, or a short
+//! sequence that locks its row first. The meaning written here holds in the in-memory store, SQLite and PostgreSQL alike,
+//! and the contract suite of `patra-testkit` checks it in each.
+
+mod cursor;
+mod key;
+mod plan;
+mod registry;
+mod run;
+mod task;
+
+pub use cursor::{Advance, AdvanceCursor, CursorMoved, RecordAdvance};
+pub use key::{CreateKey, KeyCreated, KeyRevoked, RevokeKey, Scope};
+pub use plan::{
+    Coverage, Fire, FireDue, Fired, FiredDue, NewPlan, NewSlice, OpenPlan, PlanSaved, PlanTarget, ReadCoverage,
+    SavePlan, SettleTrigger, Settlement, TakeTrigger, TriggerSettled, TriggerTaken,
+};
+pub use registry::{Applied, ApplyProvenance, EndpointRow, Schedule};
+pub use run::{
+    BatchCommitted, BatchStats, CommitBatch, EndRun, Failure, Resume, RunEnd, RunEnded, RunStarted, RunStats, StartRun,
+};
+pub use task::{Claim, Claimed, Lease, LeaseRef, Lineage, Renew, Renewed, Sweep, Swept};
+
+use std::sync::Arc;
+
+/// Why a transaction has no answer.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TxError {
+    /// Not applied. Somebody else is writing; ask again soon.
+    #[error("the database is busy")]
+    Busy,
+    /// Not applied. The database cannot be reached or does not accept writes now.
+    #[error("the database is not available: {0}")]
+    Unavailable(String),
+    /// Applied or not: the answer was lost. Every operation may be repeated after this.
+    #[error("the outcome of a transaction is unknown: {0}")]
+    Unknown(String),
+    /// Not applied. The caller's lease is gone: it must stop.
+    #[error("the lease was lost")]
+    Fenced,
+    /// Not applied. What the caller saw has changed: read again.
+    #[error("the state changed meanwhile")]
+    Conflict,
+    /// Not applied, and never will be: a broken constraint or a corrupt row. A bug or a damaged database.
+    #[error("the database refused a transaction: {0}")]
+    Refused(String),
+}
+
+impl TxError {
+    /// Whether the same operation can be repeated with hope.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, TxError::Busy | TxError::Unavailable(_) | TxError::Unknown(_))
+    }
+}
+
+/// An operation and the kind of answer it gets.
+pub trait Operation: Into<Tx> {
+    type Done;
+
+    /// Takes the answer out of the envelope. A store that answers with another kind has a bug; that is reported, not
+    /// panicked on.
+    fn answer(done: Done) -> Result<Self::Done, TxError>;
+}
+
+macro_rules! operations {
+    ($($(#[$doc:meta])* $name:ident($payload:ty) => $done:ty),* $(,)?) => {
+        /// One transaction.
+        #[derive(Clone, Debug)]
+        pub enum Tx { $($(#[$doc])* $name($payload)),* }
+
+        /// The answer to one transaction.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Done { $($name($done)),* }
+
+        impl Tx {
+            /// A stable name for logs and metrics.
+            pub fn name(&self) -> &'static str {
+                match self { $(Tx::$name(_) => stringify!($name)),* }
+            }
+        }
+
+        $(
+            impl From<$payload> for Tx {
+                fn from(operation: $payload) -> Tx { Tx::$name(operation) }
+            }
+
+            impl Operation for $payload {
+                type Done = $done;
+                fn answer(done: Done) -> Result<$done, TxError> {
+                    match done {
+                        Done::$name(done) => Ok(done),
+                        other => Err(TxError::Refused(format!(
+                            "the store answered {} with {other:?}", stringify!($name)
+                        ))),
+                    }
+                }
+            }
+        )*
+    };
+}
+
+operations! {
+    /// Puts a manifest into the registry.
+    ApplyProvenance(ApplyProvenance) => Applied,
+    /// Records that something was asked for.
+    Fire(Fire) => Fired,
+    /// Fires every schedule that is due.
+    FireDue(FireDue) => FiredDue,
+    /// Leases the next trigger that waits for planning.
+    TakeTrigger(TakeTrigger) => Option<TriggerTaken>,
+    /// Ends or defers a trigger without a plan.
+    SettleTrigger(SettleTrigger) => TriggerSettled,
+    /// What of a namespace is done or under way.
+    ReadCoverage(ReadCoverage) => Coverage,
+    /// Writes plan, slices and tasks.
+    SavePlan(Arc<SavePlan>) => PlanSaved,
+    /// Leases queued tasks.
+    Claim(Claim) => Claimed,
+    /// Extends leases.
+    Renew(Renew) => Renewed,
+    /// Opens a run, or says why not.
+    StartRun(StartRun) => RunStarted,
+    /// Ledger row, records and quarantine of one page.
+    CommitBatch(Arc<CommitBatch>) => BatchCommitted,
+    /// Closes a run and decides the task's next state.
+    EndRun(Arc<EndRun>) => RunEnded,
+    /// Appends the cursor event for the completed prefix.
+    RecordAdvance(RecordAdvance) => Advance,
+    /// Moves the cursor value, after its event.
+    AdvanceCursor(AdvanceCursor) => CursorMoved,
+    /// Takes back the leases of the dead.
+    Sweep(Sweep) => Swept,
+    /// Adds an API key, by hash.
+    CreateKey(CreateKey) => KeyCreated,
+    /// Revokes an API key.
+    RevokeKey(RevokeKey) => KeyRevoked,
+}

@@ -1,0 +1,212 @@
+//! One attempt at a task: opening it, committing pages, closing it. Every operation is fenced.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::task::{LeaseRef, Lineage};
+use crate::error::Fault;
+use crate::id::{BatchId, RunId};
+use crate::paging::Position;
+use crate::record::{Record, Rejected, Stream};
+use crate::state::TaskStatus;
+use crate::time::Ts;
+
+/// Opens the run of a leased task.
+///
+/// `Fenced` unless the task is DISPATCHED or EXECUTING under this fence. When the plan is FAILED or CANCELLED, or the
+/// slice is FAILED or CANCELLED, the task becomes CANCELLED and no run is made (C-48). Otherwise the task becomes
+/// EXECUTING (`started_at` is set the first time) and a run is inserted with `attempt_no` = fence, RUNNING; a run that
+/// exists under this fence is answered again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StartRun {
+    pub lease: LeaseRef,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RunStarted {
+    Go {
+        run: RunId,
+        attempt_no: i64,
+        snapshot_hash: String,
+        resume: Option<Resume>,
+    },
+    Cancelled,
+}
+
+/// The last batch of the unbroken SUCCEEDED sequence over all runs of the task (C-36): the highest batch of the latest
+/// run that committed any. Stored in the new run's `checkpoint` as `resumedFrom`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Resume {
+    pub run: RunId,
+    pub batch_no: u32,
+    /// Where to go on; `None` when that batch was the last of the slice.
+    pub next: Option<Position>,
+}
+
+/// Commits one page: ledger row, records, quarantine, in one transaction.
+///
+/// `Fenced` unless the task is EXECUTING under this fence. When `(run, batch_no)` is SUCCEEDED already, nothing is
+/// written and the old numbers are answered with `replayed` ("read old, do not rewrite"). Records are inserted, or
+/// replace the stored one when their version is greater, or are skipped. The task's attempts go to 0: a batch is progress.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CommitBatch {
+    pub lease: LeaseRef,
+    pub lineage: Lineage,
+    pub run: RunId,
+    /// From 1, without gaps within a run.
+    pub batch_no: u32,
+    pub expr_hash: String,
+    pub idempotent_key: String,
+    pub position: Position,
+    /// `None`: this was the last page.
+    pub next: Option<Position>,
+    pub page_size: u32,
+    pub stream: Arc<Stream>,
+    /// One per key, sorted by key.
+    pub records: Vec<Record>,
+    pub rejected: Vec<Rejected>,
+    /// `inserted` and `updated` are 0 here, `skipped` holds what was dropped before the commit; the store adds its part.
+    pub stats: BatchStats,
+    /// JSON, redacted.
+    pub request_digest: String,
+    pub response_digest: String,
+}
+
+/// `ing_task_run_batch.stats` (ING-14.3-03).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BatchStats {
+    pub items_count: u32,
+    pub inserted: u32,
+    pub updated: u32,
+    pub skipped: u32,
+    pub failed: u32,
+    pub latency_ms: u32,
+    pub retry_count: u32,
+    #[serde(rename = "429Count")]
+    pub throttled_count: u32,
+    pub has_next: bool,
+    pub http: HttpStats,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct HttpStats {
+    pub status: u16,
+    pub bytes: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BatchCommitted {
+    pub batch: BatchId,
+    pub stats: BatchStats,
+    /// It had been committed before.
+    pub replayed: bool,
+}
+
+/// Closes a run. `Fenced` unless the task is EXECUTING under this fence; a run that is closed already under this fence
+/// answers the task's present status again.
+#[derive(Clone, PartialEq, Debug)]
+pub struct EndRun {
+    pub lease: LeaseRef,
+    pub lineage: Lineage,
+    pub run: RunId,
+    pub end: RunEnd,
+    pub stats: RunStats,
+    /// The batch that could not be completed, for the ledger: a FAILED row.
+    pub failure: Option<Failure>,
+    /// A counted requeue at or above this many attempts fails the task.
+    pub max_attempts: u32,
+}
+
+/// How a run ends, and what becomes of its task. Lease columns are cleared in every case.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RunEnd {
+    /// Run and task SUCCEEDED, `finished_at` set.
+    Succeeded,
+    /// Run and task PARTIAL: a cap or a budget stopped the reading while there was more.
+    Partial { error: Fault },
+    /// Run and task FAILED.
+    Failed { error: Fault },
+    /// The task goes back to QUEUED, visible again at now + `delay`. A `counted` one is a failed attempt: the run is
+    /// FAILED, and the task too once its attempts have reached `max_attempts`. Otherwise it is a deferral (C-11): the run
+    /// is PARTIAL if it committed a batch, else CANCELLED, and the attempt is given back.
+    Requeue { delay: Duration, error: Fault, counted: bool },
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    pub batch_no: u32,
+    pub expr_hash: String,
+    pub idempotent_key: String,
+    pub position: Position,
+    pub page_size: u32,
+    pub error: Fault,
+    pub stats: BatchStats,
+    pub request_digest: String,
+    pub response_digest: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunEnded {
+    pub task_status: TaskStatus,
+}
+
+/// `ing_task_run.stats` (ING-14.3-02): the sum over the run's batches.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunStats {
+    pub req_count: u32,
+    pub ret_count: u32,
+    pub inserted: u32,
+    pub updated: u32,
+    pub skipped: u32,
+    pub failed: u32,
+    pub retry_count: u32,
+    #[serde(rename = "429Count")]
+    pub throttled_count: u32,
+    pub avg_latency_ms: u32,
+    pub max_latency_ms: u32,
+    pub pages_visited: u32,
+    pub has_next_last: bool,
+    /// Largest update time seen, for the cursor event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_max: Option<Ts>,
+}
+
+impl RunStats {
+    pub fn add(&mut self, batch: &BatchStats) {
+        self.ret_count += batch.items_count;
+        self.inserted += batch.inserted;
+        self.updated += batch.updated;
+        self.skipped += batch.skipped;
+        self.failed += batch.failed;
+        self.retry_count += batch.retry_count;
+        self.throttled_count += batch.throttled_count;
+        let before = u64::from(self.avg_latency_ms) * u64::from(self.pages_visited);
+        self.pages_visited += 1;
+        self.avg_latency_ms = ((before + u64::from(batch.latency_ms)) / u64::from(self.pages_visited)) as u32;
+        self.max_latency_ms = self.max_latency_ms.max(batch.latency_ms);
+        self.has_next_last = batch.has_next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // covers: ING-14.3-02, ING-14.3-03, ING-14.3-04
+    #[test]
+    fn run_statistics_are_the_sum_of_the_batches_under_the_documented_names() {
+        let batch = BatchStats { items_count: 100, inserted: 71, updated: 28, skipped: 1, latency_ms: 520, ..Default::default() };
+        let mut run = RunStats::default();
+        run.add(&batch);
+        run.add(&BatchStats { latency_ms: 480, has_next: true, throttled_count: 3, ..batch });
+        assert_eq!(run.ret_count, run.inserted + run.updated + run.skipped + run.failed);
+        assert_eq!((run.avg_latency_ms, run.max_latency_ms, run.pages_visited, run.has_next_last), (500, 520, 2, true));
+        let json = serde_json::to_value(&run).unwrap();
+        assert_eq!(json["429Count"], 3);
+        assert_eq!(json["pagesVisited"], 2);
+    }
+}

@@ -1,0 +1,96 @@
+//! The queue: claiming, renewing and sweeping leases. All times are the database's.
+
+use std::time::Duration;
+
+use crate::id::{CursorId, Fence, InstanceId, PlanId, SliceId, TaskId};
+use crate::state::Operation;
+use crate::time::Ts;
+use crate::window::Window;
+
+/// Leases up to `limit` tasks that are QUEUED, whose `scheduled_at` has come and whose plan is consumable, by
+/// `priority, scheduled_at, id`. Each becomes DISPATCHED under `owner` until now + `lease`; its fence and its attempts
+/// rise by one. The attempt is counted here, not when it fails, so that a task which kills its process is counted too.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Claim {
+    pub owner: String,
+    pub limit: u32,
+    pub lease: Duration,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Claimed {
+    /// In queue order.
+    pub leases: Vec<Lease>,
+    pub now: Ts,
+}
+
+/// A leased task with all that a run must know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Lease {
+    pub task: TaskId,
+    pub fence: Fence,
+    pub until: Ts,
+    /// Claims since the last committed batch, this one included.
+    pub attempts: u32,
+    pub lineage: Lineage,
+    pub cursor: CursorId,
+    pub project_key: String,
+    pub provenance_code: String,
+    pub endpoint_name: String,
+    pub operation: Operation,
+    pub expr_hash: String,
+    pub window: Window,
+    /// Normalised execution parameters, JSON.
+    pub params: String,
+}
+
+/// Where a task comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lineage {
+    pub instance: InstanceId,
+    pub plan: PlanId,
+    pub slice: SliceId,
+}
+
+/// What every write of a run carries.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct LeaseRef {
+    pub task: TaskId,
+    pub fence: Fence,
+}
+
+/// Extends the leases that still stand (DISPATCHED or EXECUTING, same owner and fence, not expired) to now + `lease`
+/// and counts the renewal in `lease_count`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Renew {
+    pub owner: String,
+    pub leases: Vec<LeaseRef>,
+    pub lease: Duration,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Renewed {
+    /// The ones that were extended, sorted by task. What is missing is lost.
+    pub held: Vec<LeaseRef>,
+    pub now: Ts,
+}
+
+/// Takes back up to `limit` DISPATCHED or EXECUTING tasks whose lease has expired, or, with `everyone`, all of them: the
+/// start of the only process on an embedded database, where every other owner is known to be dead.
+///
+/// The orphan run becomes FAILED with reason `lease_expired`. The task goes back to QUEUED, or becomes FAILED when its
+/// attempts have reached `max_attempts`. One guarded statement decides, so a task that finished meanwhile stays finished.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sweep {
+    pub limit: u32,
+    pub max_attempts: u32,
+    pub everyone: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Swept {
+    /// Sorted by id.
+    pub requeued: Vec<TaskId>,
+    pub failed: Vec<TaskId>,
+    pub now: Ts,
+}

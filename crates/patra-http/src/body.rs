@@ -1,0 +1,51 @@
+//! Reading a body under a cap. This is the hot path of collecting: a body without encoding is copied at most once.
+
+mod coding;
+mod decode;
+mod wire;
+
+use bytes::Bytes;
+
+use patra_core::port::transport::{Error, Limits};
+
+use coding::Coding;
+use wire::Wire;
+
+/// Reads and decompresses the body; never more than `Limits::max_body` bytes, counted after decompression.
+pub(crate) async fn read(response: reqwest::Response, limits: &Limits) -> Result<Bytes, Error> {
+    let codings = Coding::list(response.headers())?;
+    let announced = response.content_length().unwrap_or(0);
+    // Holds for compressed bodies too: none that long is worth unpacking.
+    if announced > limits.max_body as u64 {
+        return Err(Error::TooLarge { limit: limits.max_body });
+    }
+    let wire = Wire::new(response, limits);
+    if codings.is_empty() {
+        collect(wire, announced as usize, limits.max_body).await
+    } else {
+        decode::collect(wire, &codings, limits.max_body).await
+    }
+}
+
+async fn collect(mut wire: Wire, announced: usize, limit: usize) -> Result<Bytes, Error> {
+    let Some(first) = wire.chunk().await? else { return Ok(Bytes::new()) };
+    // A small body arrives in one piece, which can be passed on as it is once its end is known. The capacity is asked for
+    // only now, so that a server that announces much and sends nothing costs nothing.
+    let Some(second) = wire.chunk().await? else { return Ok(first) };
+    let mut body = Vec::with_capacity(announced.max(first.len() + second.len()));
+    body.extend_from_slice(&first);
+    body.extend_from_slice(&second);
+    drop((first, second));
+    while let Some(chunk) = wire.chunk().await? {
+        if body.capacity() - body.len() < chunk.len() {
+            body.reserve_exact(growth(body.len(), limit).max(chunk.len()));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body.into())
+}
+
+/// How much room to add to a full buffer: doubles it, but does not overshoot the cap.
+fn growth(length: usize, limit: usize) -> usize {
+    length.min(limit.saturating_sub(length))
+}

@@ -1,0 +1,109 @@
+//! The bytes of a body as they come off the wire: counted, capped, and never waited for longer than the read timeout.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use tokio::io::{AsyncBufRead, AsyncRead, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
+
+use patra_core::port::transport::{Error, Limits};
+
+use crate::fault;
+
+pub(super) struct Wire {
+    stream: BoxStream<'static, reqwest::Result<Bytes>>,
+    /// Only set going when there is nothing to read: a fast server costs no timer.
+    silence: Pin<Box<Sleep>>,
+    waiting: bool,
+    timeout: Duration,
+    received: usize,
+    limit: usize,
+    /// What a decoder has not consumed yet.
+    rest: Bytes,
+    consumed: Arc<AtomicU64>,
+}
+
+impl Wire {
+    pub(super) fn new(response: reqwest::Response, limits: &Limits) -> Wire {
+        Wire {
+            stream: response.bytes_stream().boxed(),
+            silence: Box::pin(sleep(limits.read_timeout)),
+            waiting: false,
+            timeout: limits.read_timeout,
+            received: 0,
+            limit: limits.max_body,
+            rest: Bytes::new(),
+            consumed: Arc::default(),
+        }
+    }
+
+    /// The next piece, `None` at the proper end of the body.
+    pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
+        std::future::poll_fn(|context| self.poll_chunk(context)).await
+    }
+
+    /// The number of bytes that decoders have consumed so far.
+    pub(super) fn consumed(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.consumed)
+    }
+
+    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Error>> {
+        match self.stream.poll_next_unpin(context) {
+            Poll::Ready(Some(Ok(chunk))) => {
+                self.waiting = false;
+                self.received += chunk.len();
+                if self.received > self.limit {
+                    return Poll::Ready(Err(Error::TooLarge { limit: self.limit }));
+                }
+                Poll::Ready(Ok(Some(chunk)))
+            }
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Err(fault::reading(&error))),
+            Poll::Ready(None) => Poll::Ready(Ok(None)),
+            Poll::Pending => {
+                if !self.waiting {
+                    self.waiting = true;
+                    self.silence.as_mut().reset(Instant::now() + self.timeout);
+                }
+                ready!(self.silence.as_mut().poll(context));
+                Poll::Ready(Err(Error::Timeout { after: self.timeout }))
+            }
+        }
+    }
+}
+
+impl AsyncBufRead for Wire {
+    fn poll_fill_buf(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        let wire = self.get_mut();
+        while wire.rest.is_empty() {
+            match ready!(wire.poll_chunk(context)).map_err(io::Error::other)? {
+                Some(chunk) => wire.rest = chunk,
+                None => break,
+            }
+        }
+        Poll::Ready(Ok(&wire.rest))
+    }
+
+    fn consume(self: Pin<&mut Self>, amount: usize) {
+        let wire = self.get_mut();
+        wire.rest.advance(amount);
+        wire.consumed.fetch_add(amount as u64, Ordering::Relaxed);
+    }
+}
+
+/// Decoders read through [`AsyncBufRead`], which asks for this trait too.
+impl AsyncRead for Wire {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let available = ready!(self.as_mut().poll_fill_buf(context))?;
+        let amount = available.len().min(into.remaining());
+        into.put_slice(&available[..amount]);
+        self.consume(amount);
+        Poll::Ready(Ok(()))
+    }
+}

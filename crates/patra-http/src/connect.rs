@@ -1,0 +1,92 @@
+//! Waiting for a connection and for the head of the answer, under the limits of the request at hand. reqwest takes a
+//! connect timeout only per client; this layer around its connector takes it from the request being sent.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout};
+use tower::{BoxError, Service};
+
+use patra_core::port::transport::{Error, Limits};
+
+tokio::task_local! {
+    // hyper first polls a connect inside the future of the request that asked for it, so the layer finds the limits of
+    // that request here. They stay with the connect even if it is finished in the background for a later request.
+    static ATTEMPT: Arc<Attempt>;
+}
+
+/// No connection within the connect timeout.
+#[derive(Debug, thiserror::Error)]
+#[error("no connection in time")]
+pub(crate) struct TimedOut;
+
+/// Runs `sending` with the connect timeout on connecting and the read timeout on the silence after it.
+pub(crate) async fn bounded<T>(limits: &Limits, sending: impl Future<Output = T>) -> Result<T, Error> {
+    let attempt = Arc::new(Attempt { connect: limits.connect_timeout, quiet_since: Mutex::new(Some(Instant::now())) });
+    let sending = ATTEMPT.scope(Arc::clone(&attempt), sending);
+    let silence = sleep_until(attempt.silent_until(limits.read_timeout));
+    tokio::pin!(sending, silence);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut sending => return Ok(done),
+            () = &mut silence => {
+                let until = attempt.silent_until(limits.read_timeout);
+                if until <= Instant::now() {
+                    return Err(Error::Timeout { after: limits.read_timeout });
+                }
+                silence.as_mut().reset(until);
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Attempt {
+    connect: Duration,
+    /// `None` while connecting, which has its own timeout.
+    quiet_since: Mutex<Option<Instant>>,
+}
+
+impl Attempt {
+    fn silent_until(&self, read: Duration) -> Instant {
+        self.quiet_since.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or_else(Instant::now) + read
+    }
+
+    fn set_quiet_since(&self, since: Option<Instant>) {
+        *self.quiet_since.lock().unwrap_or_else(PoisonError::into_inner) = since;
+    }
+}
+
+/// The connector with the timeout of the request put around it.
+#[derive(Clone, Debug)]
+pub(crate) struct Timed<S>(pub(crate) S);
+
+impl<S, R> Service<R> for Timed<S>
+where
+    S: Service<R, Error = BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, destination: R) -> Self::Future {
+        let connecting = self.0.call(destination);
+        let attempt = ATTEMPT.try_with(Arc::clone);
+        Box::pin(async move {
+            let Ok(attempt) = attempt else { return connecting.await };
+            attempt.set_quiet_since(None);
+            let connected = timeout(attempt.connect, connecting).await;
+            attempt.set_quiet_since(Some(Instant::now()));
+            connected.unwrap_or_else(|_elapsed| Err(TimedOut.into()))
+        })
+    }
+}

@@ -1,0 +1,18 @@
+//! The only crate that opens sockets for collecting. It makes one HTTP exchange safe and bounded: an address guard, our
+//! own redirects, caps on body size and on every wait. It knows nothing of sources, retries or what a body means.
+//!
+//! Deliberately absent: cookies, proxies from the environment, a referer, reqwest's own redirects and decompression.
+
+mod body;
+mod client;
+mod connect;
+mod fault;
+mod guard;
+mod hop;
+mod redirect;
+mod tls;
+
+pub use client::Client;
+pub use guard::resolver::{Lookup, system_lookup};
+pub use guard::{Denied, Guard};
+pub use tls::install_crypto;

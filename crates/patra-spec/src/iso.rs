@@ -1,0 +1,124 @@
+//! ISO-8601 durations as manifests and snapshots write them: `PT10M`, `P1D`. A month or a year has no fixed length and
+//! is refused.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A duration that reads and prints as ISO-8601; equal lengths print the same, so they hash the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Iso(pub Duration);
+
+impl Iso {
+    pub const fn secs(secs: u64) -> Iso {
+        Iso(Duration::from_secs(secs))
+    }
+
+    pub fn millis(self) -> u64 {
+        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl FromStr for Iso {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Iso, String> {
+        let text = text.trim();
+        // jiff reads friendlier forms too; one form keeps manifests alike.
+        if !text.starts_with(['P', 'p', '-']) {
+            return Err(format!("{} is no ISO-8601 duration", crate::yaml::quote(text)));
+        }
+        let span: jiff::Span =
+            text.parse().map_err(|_| format!("{} is no ISO-8601 duration", crate::yaml::quote(text)))?;
+        if span.is_negative() {
+            return Err(format!("{} is negative", crate::yaml::quote(text)));
+        }
+        if span.get_years() != 0 || span.get_months() != 0 {
+            return Err(format!("{} counts months or years, whose length varies", crate::yaml::quote(text)));
+        }
+        let part = |count: i64, unit_micros: i128| i128::from(count) * unit_micros;
+        let micros = part(span.get_weeks().into(), 604_800_000_000)
+            + part(span.get_days().into(), 86_400_000_000)
+            + part(span.get_hours().into(), 3_600_000_000)
+            + part(span.get_minutes(), 60_000_000)
+            + part(span.get_seconds(), 1_000_000)
+            + part(span.get_milliseconds(), 1_000)
+            + part(span.get_microseconds(), 1)
+            + i128::from(span.get_nanoseconds() / 1_000);
+        u64::try_from(micros).map(|micros| Iso(Duration::from_micros(micros))).map_err(|_| "too long".to_owned())
+    }
+}
+
+impl fmt::Display for Iso {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (secs, micros) = (self.0.as_secs(), self.0.subsec_micros());
+        let (days, hours, minutes, seconds) = (secs / 86_400, secs / 3_600 % 24, secs / 60 % 60, secs % 60);
+        f.write_str("P")?;
+        if days > 0 {
+            write!(f, "{days}D")?;
+        }
+        if secs % 86_400 == 0 && micros == 0 && days > 0 {
+            return Ok(());
+        }
+        f.write_str("T")?;
+        if hours > 0 {
+            write!(f, "{hours}H")?;
+        }
+        if minutes > 0 {
+            write!(f, "{minutes}M")?;
+        }
+        match micros {
+            0 if seconds == 0 && secs > 0 => Ok(()),
+            0 => write!(f, "{seconds}S"),
+            micros => write!(f, "{seconds}.{}S", format!("{micros:06}").trim_end_matches('0')),
+        }
+    }
+}
+
+impl Serialize for Iso {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Iso {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Iso, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        assert_eq!(text.parse::<Iso>().map_or_else(|e| e, |iso| iso.to_string()), expected);
+    }
+
+    // covers: ING-3.9-02
+    #[test]
+    fn durations_have_one_spelling_per_length() {
+        check("PT10M", "PT10M");
+        check("PT600S", "PT10M");
+        check("P1D", "P1D");
+        check("PT24H", "P1D");
+        check("P1W", "P7D");
+        check("PT0S", "PT0S");
+        check("PT1H30M", "PT1H30M");
+        check("P1DT0.25S", "P1DT0.25S");
+        check("PT0.1S", "PT0.1S");
+    }
+
+    #[test]
+    fn what_is_no_fixed_positive_duration_is_refused() {
+        check("10m", "\"10m\" is no ISO-8601 duration");
+        check("10 minutes", "\"10 minutes\" is no ISO-8601 duration");
+        check("PT", "\"PT\" is no ISO-8601 duration");
+        check("P1M", "\"P1M\" counts months or years, whose length varies");
+        check("P1Y", "\"P1Y\" counts months or years, whose length varies");
+        check("-PT5M", "\"-PT5M\" is negative");
+    }
+}

@@ -1,0 +1,29 @@
+//! Manifests in, immutable spec snapshots out; beside them the expression sandbox and the selectors.
+//!
+//! The way of a manifest: [`read`] turns YAML into a [`Manifest`] and reports every problem at once, each with file, line
+//! and column; the registry keeps it as a JSON document; [`compile`] merges platform, provenance and endpoint settings
+//! into a [`Snapshot`] for one operation. Nothing here does I/O: no file, no clock, no network. What a snapshot says
+//! never changes afterwards, so an executor needs the snapshot and nothing of the registry.
+
+mod check;
+mod compile;
+pub mod expr;
+mod iso;
+pub mod manifest;
+mod problem;
+mod read;
+pub mod selector;
+pub mod snapshot;
+mod words;
+mod yaml;
+
+pub use compile::{Compiled, compile};
+pub use expr::Template;
+pub use iso::Iso;
+pub use manifest::Manifest;
+pub use patra_core::state::Operation;
+pub use problem::{Flaw, Problem, Problems};
+pub use read::read;
+pub use selector::Selector;
+pub use snapshot::Snapshot;
+pub use words::{Kind, Method, PagingType, Role};

@@ -1,0 +1,324 @@
+-- The first schema. Same tables, columns, unique keys and index names as the PostgreSQL file of this number.
+-- Times are INTEGER microseconds since 1970, UTC. JSON is TEXT. There are no foreign keys (ING-0.1-04).
+
+CREATE TABLE reg_provenance (
+  id INTEGER PRIMARY KEY,
+  provenance_code TEXT NOT NULL,
+  name TEXT NOT NULL,
+  document TEXT NOT NULL CHECK (json_valid(document)),
+  document_hash TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_provenance_code ON reg_provenance (provenance_code);
+
+CREATE TABLE reg_prov_endpoint_def (
+  id INTEGER PRIMARY KEY,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  role TEXT NOT NULL CHECK (role IN ('SEARCH', 'DETAIL', 'METRICS')),
+  created_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_endpoint_def ON reg_prov_endpoint_def (provenance_code, endpoint_name);
+
+CREATE TABLE reg_schedule (
+  id INTEGER PRIMARY KEY,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  operation_code TEXT NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
+  every_us INTEGER NOT NULL CHECK (every_us > 0),
+  next_due_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_schedule ON reg_schedule (provenance_code, endpoint_name, operation_code);
+CREATE INDEX idx_schedule_due ON reg_schedule (next_due_at);
+
+CREATE TABLE ing_snapshot (
+  hash TEXT PRIMARY KEY,
+  body TEXT NOT NULL CHECK (json_valid(body)),
+  created_at INTEGER NOT NULL
+);
+
+-- One time that something was asked for. `schedule_id` names the schedule that fired it, if one did.
+CREATE TABLE ing_schedule_instance (
+  id INTEGER PRIMARY KEY,
+  public_id TEXT NOT NULL,
+  schedule_id INTEGER,
+  trigger_type_code TEXT NOT NULL CHECK (trigger_type_code IN ('SCHEDULE', 'MANUAL', 'API')),
+  project_key TEXT NOT NULL,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  operation_code TEXT NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
+  window_from INTEGER,
+  window_to INTEGER,
+  status_code TEXT NOT NULL CHECK (status_code IN ('REQUESTED', 'PLANNED', 'FAILED', 'CANCELLED')),
+  not_before INTEGER NOT NULL,
+  lease_owner TEXT,
+  leased_until INTEGER,
+  lease_epoch INTEGER NOT NULL DEFAULT 0,
+  record_remarks TEXT CHECK (json_valid(record_remarks)),
+  created_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_instance_public ON ing_schedule_instance (public_id);
+CREATE INDEX idx_instance_waiting ON ing_schedule_instance (id) WHERE status_code = 'REQUESTED';
+
+CREATE TABLE ing_plan (
+  id INTEGER PRIMARY KEY,
+  schedule_instance_id INTEGER NOT NULL,
+  cursor_id INTEGER NOT NULL,
+  project_key TEXT NOT NULL,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  operation_code TEXT NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
+  window_from INTEGER,
+  window_to INTEGER,
+  plan_strategy TEXT NOT NULL,
+  expr_proto_hash TEXT NOT NULL,
+  spec_fingerprint TEXT NOT NULL,
+  status_code TEXT NOT NULL CHECK (status_code IN ('DRAFT', 'SLICING', 'READY', 'PARTIAL', 'FAILED', 'CANCELLED')),
+  record_remarks TEXT CHECK (json_valid(record_remarks)),
+  created_at INTEGER NOT NULL,
+  CHECK (window_from < window_to)
+);
+CREATE INDEX idx_plan_srcop_time ON ing_plan (provenance_code, operation_code, created_at);
+CREATE INDEX idx_plan_instance ON ing_plan (schedule_instance_id);
+
+CREATE TABLE ing_plan_slice (
+  id INTEGER PRIMARY KEY,
+  plan_id INTEGER NOT NULL,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  slice_spec TEXT NOT NULL CHECK (json_valid(slice_spec)),
+  slice_signature_hash TEXT NOT NULL,
+  expr_hash TEXT NOT NULL,
+  expr_snapshot TEXT NOT NULL CHECK (json_valid(expr_snapshot)),
+  window_from INTEGER,
+  window_to INTEGER,
+  status_code TEXT NOT NULL CHECK (status_code IN ('PENDING', 'READY', 'PARTIAL', 'FAILED', 'CANCELLED')),
+  created_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_slice_sig ON ing_plan_slice (plan_id, slice_signature_hash);
+CREATE INDEX idx_slice_status ON ing_plan_slice (plan_id, status_code);
+
+CREATE TABLE ing_task (
+  id INTEGER PRIMARY KEY,
+  schedule_instance_id INTEGER NOT NULL,
+  plan_id INTEGER NOT NULL,
+  slice_id INTEGER NOT NULL,
+  cursor_id INTEGER NOT NULL,
+  project_key TEXT NOT NULL,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  operation_code TEXT NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
+  credential_id INTEGER,
+  params TEXT NOT NULL CHECK (json_valid(params)),
+  expr_hash TEXT NOT NULL,
+  idempotent_key TEXT NOT NULL,
+  window_from INTEGER,
+  window_to INTEGER,
+  status_code TEXT NOT NULL
+    CHECK (status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING', 'SUCCEEDED', 'FAILED', 'PARTIAL', 'CANCELLED')),
+  priority INTEGER NOT NULL,
+  scheduled_at INTEGER NOT NULL,
+  lease_owner TEXT,
+  leased_until INTEGER,
+  -- The fence: rises with every claim, never falls.
+  lease_epoch INTEGER NOT NULL DEFAULT 0,
+  -- Claims and renewals, for diagnosis.
+  lease_count INTEGER NOT NULL DEFAULT 0,
+  -- Claims since the last committed batch.
+  attempt_count INTEGER NOT NULL DEFAULT 0,
+  error TEXT CHECK (json_valid(error)),
+  created_at INTEGER NOT NULL,
+  started_at INTEGER,
+  finished_at INTEGER,
+  CHECK ((status_code IN ('DISPATCHED', 'EXECUTING')) = (leased_until IS NOT NULL)),
+  CHECK ((leased_until IS NULL) = (lease_owner IS NULL))
+);
+CREATE UNIQUE INDEX uk_task_idem ON ing_task (idempotent_key);
+-- Serves the claim in its order; partial, so finished tasks cost nothing.
+CREATE INDEX idx_task_pick ON ing_task (priority, scheduled_at, id) WHERE status_code = 'QUEUED';
+CREATE INDEX idx_task_queue ON ing_task (leased_until) WHERE status_code IN ('DISPATCHED', 'EXECUTING');
+CREATE INDEX idx_task_inventory ON ing_task (provenance_code, endpoint_name, operation_code) WHERE status_code = 'QUEUED';
+-- Serves coverage and the completed prefix: only what lies beyond the cursor is read.
+CREATE INDEX idx_task_cover ON ing_task (cursor_id, window_to);
+CREATE INDEX idx_task_slice ON ing_task (slice_id);
+CREATE INDEX idx_task_plan ON ing_task (plan_id, status_code);
+CREATE INDEX idx_task_instance ON ing_task (schedule_instance_id, status_code);
+
+CREATE TABLE ing_task_run (
+  id INTEGER PRIMARY KEY,
+  task_id INTEGER NOT NULL,
+  plan_id INTEGER NOT NULL,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  operation_code TEXT NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
+  attempt_no INTEGER NOT NULL,
+  status_code TEXT NOT NULL CHECK (status_code IN ('PLANNED', 'RUNNING', 'SUCCEEDED', 'PARTIAL', 'FAILED', 'CANCELLED')),
+  checkpoint TEXT CHECK (json_valid(checkpoint)),
+  stats TEXT CHECK (json_valid(stats)),
+  window_from INTEGER,
+  window_to INTEGER,
+  error TEXT CHECK (json_valid(error)),
+  created_at INTEGER NOT NULL,
+  finished_at INTEGER
+);
+CREATE UNIQUE INDEX uk_run_attempt ON ing_task_run (task_id, attempt_no);
+CREATE INDEX idx_run_task ON ing_task_run (task_id, status_code, created_at);
+
+-- `position` and `next_position` hold the place in full, as JSON; page_no, tokens and URLs repeat it for people.
+CREATE TABLE ing_task_run_batch (
+  id INTEGER PRIMARY KEY,
+  run_id INTEGER NOT NULL,
+  task_id INTEGER NOT NULL,
+  slice_id INTEGER NOT NULL,
+  plan_id INTEGER NOT NULL,
+  schedule_instance_id INTEGER NOT NULL,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  expr_hash TEXT NOT NULL,
+  batch_no INTEGER NOT NULL CHECK (batch_no > 0),
+  position TEXT NOT NULL CHECK (json_valid(position)),
+  next_position TEXT CHECK (json_valid(next_position)),
+  page_no INTEGER,
+  page_size INTEGER,
+  before_token TEXT,
+  after_token TEXT,
+  before_url TEXT,
+  next_url TEXT,
+  status_code TEXT NOT NULL CHECK (status_code IN ('PLANNED', 'RUNNING', 'SUCCEEDED', 'SKIPPED', 'FAILED')),
+  has_next INTEGER NOT NULL CHECK (has_next IN (0, 1)),
+  latency_ms INTEGER NOT NULL,
+  inserted INTEGER NOT NULL,
+  updated INTEGER NOT NULL,
+  skipped INTEGER NOT NULL,
+  failed INTEGER NOT NULL,
+  retries INTEGER NOT NULL,
+  throttled INTEGER NOT NULL,
+  stats TEXT NOT NULL CHECK (json_valid(stats)),
+  request_digest TEXT NOT NULL CHECK (json_valid(request_digest)),
+  response_digest TEXT NOT NULL CHECK (json_valid(response_digest)),
+  error TEXT CHECK (json_valid(error)),
+  idempotent_key TEXT NOT NULL,
+  created_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_run_batch_no ON ing_task_run_batch (run_id, batch_no);
+CREATE UNIQUE INDEX uk_run_before_tok ON ing_task_run_batch (run_id, before_token);
+CREATE UNIQUE INDEX uk_batch_idem ON ing_task_run_batch (idempotent_key);
+CREATE INDEX idx_batch_task ON ing_task_run_batch (task_id, run_id, batch_no);
+CREATE INDEX idx_batch_instance ON ing_task_run_batch (schedule_instance_id);
+
+CREATE TABLE ing_cursor (
+  id INTEGER PRIMARY KEY,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  operation_code TEXT NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
+  cursor_key TEXT NOT NULL,
+  namespace_scope_code TEXT NOT NULL CHECK (namespace_scope_code IN ('GLOBAL', 'EXPR', 'CUSTOM')),
+  namespace_key TEXT NOT NULL,
+  cursor_type_code TEXT NOT NULL CHECK (cursor_type_code IN ('TIME', 'ID', 'TOKEN')),
+  direction_code TEXT NOT NULL CHECK (direction_code IN ('FORWARD', 'BACKFILL')),
+  -- Where the namespace began: the completed prefix counts from here while there is no value.
+  origin_instant INTEGER NOT NULL,
+  cursor_value TEXT,
+  normalized_instant INTEGER,
+  normalized_numeric TEXT,
+  observed_max_value TEXT,
+  version INTEGER NOT NULL DEFAULT 0,
+  -- Rises with every plan of the namespace; a planner that saw an older one must read again.
+  plan_epoch INTEGER NOT NULL DEFAULT 0,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  CHECK (normalized_instant IS NULL OR normalized_instant >= origin_instant)
+);
+CREATE UNIQUE INDEX uk_cursor_ns ON ing_cursor
+  (provenance_code, operation_code, cursor_key, namespace_scope_code, namespace_key);
+CREATE INDEX idx_cursor_time ON ing_cursor (provenance_code, operation_code, normalized_instant);
+
+CREATE TABLE ing_cursor_event (
+  id INTEGER PRIMARY KEY,
+  cursor_id INTEGER NOT NULL,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  operation_code TEXT NOT NULL,
+  cursor_key TEXT NOT NULL,
+  namespace_scope_code TEXT NOT NULL,
+  namespace_key TEXT NOT NULL,
+  direction_code TEXT NOT NULL CHECK (direction_code IN ('FORWARD', 'BACKFILL')),
+  prev_value TEXT,
+  new_value TEXT NOT NULL,
+  prev_instant INTEGER,
+  new_instant INTEGER,
+  observed_max_value TEXT,
+  task_id INTEGER,
+  run_id INTEGER,
+  record_remarks TEXT CHECK (json_valid(record_remarks)),
+  idempotent_key TEXT NOT NULL,
+  created_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_cur_evt_idem ON ing_cursor_event (idempotent_key);
+CREATE INDEX idx_cur_evt_timeline ON ing_cursor_event
+  (provenance_code, operation_code, namespace_scope_code, namespace_key, created_at);
+CREATE INDEX idx_cur_evt_instant ON ing_cursor_event (cursor_id, new_instant);
+CREATE INDEX idx_cur_evt_lineage ON ing_cursor_event (task_id, run_id);
+-- Append-only (ING-7.8-05): the database itself refuses an edit.
+CREATE TRIGGER trg_cursor_event_append_only BEFORE UPDATE ON ing_cursor_event
+BEGIN
+  SELECT RAISE(ABORT, 'ing_cursor_event is append-only');
+END;
+-- Forward only (ING-4.4-06), whatever the code above thinks.
+CREATE TRIGGER trg_cursor_forward BEFORE UPDATE OF normalized_instant ON ing_cursor
+WHEN OLD.direction_code = 'FORWARD' AND OLD.normalized_instant IS NOT NULL
+  AND (NEW.normalized_instant IS NULL OR NEW.normalized_instant < OLD.normalized_instant)
+BEGIN
+  SELECT RAISE(ABORT, 'ing_cursor only moves forward');
+END;
+
+-- Records. `payload` is the record as received; `fields` what the manifest maps from it ('' when it maps nothing).
+CREATE TABLE item (
+  id INTEGER PRIMARY KEY,
+  project_key TEXT NOT NULL,
+  provenance_code TEXT NOT NULL,
+  dedup_scope TEXT NOT NULL,
+  dedup_key TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  updated_at INTEGER NOT NULL,
+  source_version INTEGER NOT NULL,
+  content_hash BLOB NOT NULL,
+  fields TEXT NOT NULL,
+  payload TEXT NOT NULL,
+  run_id INTEGER NOT NULL,
+  batch_no INTEGER NOT NULL,
+  created_at INTEGER NOT NULL,
+  stored_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_item ON item (project_key, provenance_code, dedup_scope, dedup_key);
+
+CREATE TABLE item_quarantine (
+  id INTEGER PRIMARY KEY,
+  project_key TEXT NOT NULL,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  task_id INTEGER NOT NULL,
+  run_id INTEGER NOT NULL,
+  batch_no INTEGER NOT NULL,
+  item_index INTEGER NOT NULL,
+  dedup_key TEXT,
+  error_code TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  sample TEXT NOT NULL,
+  status_code TEXT NOT NULL CHECK (status_code IN ('OPEN', 'SIGNALLED', 'RESOLVED', 'ABANDONED')),
+  created_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_quarantine_place ON item_quarantine (run_id, batch_no, item_index);
+
+CREATE TABLE api_key (
+  id INTEGER PRIMARY KEY,
+  prefix TEXT NOT NULL,
+  hash TEXT NOT NULL,
+  name TEXT NOT NULL,
+  scope TEXT NOT NULL CHECK (scope IN ('read', 'write', 'admin')),
+  created_at INTEGER NOT NULL,
+  revoked_at INTEGER
+);
+CREATE UNIQUE INDEX uk_key_prefix ON api_key (prefix);

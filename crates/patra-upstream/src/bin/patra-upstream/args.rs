@@ -1,0 +1,137 @@
+//! The command line, by hand: the faults are the script's own knobs, so that a new one needs no line here.
+
+use std::net::SocketAddr;
+
+use patra_upstream::Script;
+
+pub(crate) const HELP: &str = "\
+patra-upstream: a scripted far side, a paged JSON API with faults
+
+Usage: patra-upstream [--NAME VALUE]...
+
+  --listen ADDR:PORT     (127.0.0.1:18080; port 0 picks one)
+  --records N            (10000)
+  --seed N               the same seed gives the same bytes (1)
+  --step-secs N          from one updated_at to the next (60)
+  --tie-every N          every n-th shares the updated_at before it, 0 for none (7)
+  --threads N            (1)
+
+How it behaves; also while serving, by GET /knobs?name=value with _ for -:
+  --visible N            only the first N records exist
+  --page-size N          when a request names none (100)
+  --page-size-max N      (1000)
+  --latency-ms N         before each answer
+  --e429 K, --at-e429 N,N...      429 on every K-th data request, or exactly on these
+  --retry-after S        seconds, date:S for an HTTP date, or none (1)
+  --rate-per-sec N       429 above N requests in a second
+  --e500 K, --at-e500 N,N...      500
+  --reset K, --at-reset N,N...    the connection is reset
+  --truncate K, --at-truncate N,N...
+  --truncate-mode M      close: closed half way; cut: cut JSON of fitting length (close)
+  --oversize K, --at-oversize N,N...
+  --oversize-mib N       (16)
+  --slow K, --at-slow N,N...      the body in pieces
+  --slow-chunk-bytes N --slow-pause-ms N          (64, 10)
+  --repeat-token-after N          /cursor and /link loop behind page N
+  --total-delta N --total-drift true              totals that lie, or change
+  --late INDEX:AFTER,... records hidden up to the AFTER-th data request
+  --require-header NAME:VALUE --require-query NAME:VALUE    401 without
+  --log-limit N          data requests remembered (10000)
+
+GET /offset?offset=&limit=  /page?page=&size=&base=  /cursor?cursor=*&rows=&endcursor=keep
+    /link?page=&size=  /window?limit=  each with from= to= order=asc|desc
+    /stats /reset /visible?n= /knobs?... /health
+";
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Args {
+    pub(crate) listen: SocketAddr,
+    pub(crate) records: usize,
+    pub(crate) seed: u64,
+    pub(crate) step_secs: u32,
+    pub(crate) tie_every: usize,
+    pub(crate) threads: usize,
+    pub(crate) script: Script,
+}
+
+/// Each takes about a kilobyte of memory.
+const MAX_RECORDS: usize = 10_000_000;
+
+impl Args {
+    /// `None` when help was asked for.
+    pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Option<Self>, String> {
+        let mut parsed = Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 18080)),
+            records: 10_000,
+            seed: 1,
+            step_secs: 60,
+            tie_every: 7,
+            threads: 1,
+            script: Script::default(),
+        };
+        let mut args = args.into_iter();
+        while let Some(arg) = args.next() {
+            if arg == "--help" || arg == "-h" {
+                return Ok(None);
+            }
+            let name = arg.strip_prefix("--").ok_or_else(|| format!("unexpected argument {arg:?}"))?;
+            let (name, value) = match name.split_once('=') {
+                Some((name, value)) => (name, value.to_owned()),
+                None => (name, args.next().ok_or_else(|| format!("--{name} needs a value"))?),
+            };
+            parsed.set(name, &value)?;
+        }
+        Ok(Some(parsed))
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let bad = |error: &dyn std::fmt::Display| format!("--{name} cannot be {value:?}: {error}");
+        match name {
+            "listen" => self.listen = value.parse().map_err(|e| bad(&e))?,
+            "records" => self.records = value.parse().map_err(|e| bad(&e))?,
+            "seed" => self.seed = value.parse().map_err(|e| bad(&e))?,
+            "step-secs" => self.step_secs = value.parse().map_err(|e| bad(&e))?,
+            "tie-every" => self.tie_every = value.parse().map_err(|e| bad(&e))?,
+            "threads" => self.threads = value.parse().map_err(|e| bad(&e))?,
+            _ => self.script.set(&name.replace('-', "_"), value)?,
+        }
+        if self.records > MAX_RECORDS || !(1..=64).contains(&self.threads) {
+            return Err(bad(&format!("at most {MAX_RECORDS} records, 1 to 64 threads")));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Option<Args>, String> {
+        Args::parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn reads_its_own_arguments_and_the_knobs() {
+        let args =
+            parse("--listen 127.0.0.1:0 --records=5 --e429 7 --at-e500 3,4 --retry-after date:2").unwrap().unwrap();
+        assert_eq!((args.listen.port(), args.records), (0, 5));
+        assert_eq!((args.script.e429.every, &args.script.e500.at[..]), (7, &[3, 4][..]));
+        assert_eq!(parse("--seed 4 -h"), Ok(None));
+    }
+
+    #[test]
+    fn refuses_what_it_does_not_know() {
+        for line in ["x", "--bogus 1", "--records", "--records many", "--threads 0", "--records 99999999999"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    /// The help is written by hand; this keeps it whole.
+    #[test]
+    fn every_knob_is_in_the_help() {
+        let script = serde_json::to_value(Script::default()).unwrap();
+        for name in script.as_object().unwrap().keys() {
+            assert!(HELP.contains(&format!("--{}", name.replace('_', "-"))), "{name}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The cursor's token: opaque, checked, and always holding `+`, `/` and `=`, so that a client that does not escape it
+//! is found out.
+
+use crate::rng::mix;
+
+/// Where a listing goes on: a boundary between records, not a rank, so that a record that appears late neither
+/// shifts nor repeats the pages behind the cursor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    pub(crate) boundary: u64,
+    /// From 1; only a script that repeats tokens looks at it.
+    pub(crate) page: u32,
+}
+
+/// Encodes to `+/`, which is what a client must escape.
+const PREFIX: [u8; 2] = [0xFB, 0xF0];
+
+impl Cursor {
+    pub(crate) fn to_token(self) -> String {
+        encode(&self.to_bytes())
+    }
+
+    pub(crate) fn from_token(token: &str) -> Option<Self> {
+        let bytes: [u8; 16] = decode(token)?.try_into().ok()?;
+        let page = u32::from_be_bytes(bytes[2..6].try_into().ok()?);
+        let mut boundary = [0; 8];
+        boundary[2..].copy_from_slice(&bytes[6..12]);
+        let cursor = Self { boundary: u64::from_be_bytes(boundary), page };
+        // Comparing the whole token also refuses a wrong checksum and the stray bits base64 leaves room for.
+        (cursor.to_token() == token).then_some(cursor)
+    }
+
+    fn to_bytes(self) -> [u8; 16] {
+        let mut out = [0; 16];
+        out[..2].copy_from_slice(&PREFIX);
+        out[2..6].copy_from_slice(&self.page.to_be_bytes());
+        out[6..12].copy_from_slice(&self.boundary.to_be_bytes()[2..]);
+        let check = mix(self.boundary ^ (u64::from(self.page) << 32)).to_be_bytes();
+        out[12..].copy_from_slice(&check[..4]);
+        out
+    }
+}
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Base64 with padding.
+fn encode(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let at = |n: usize| u32::from(group.get(n).copied().unwrap_or(0));
+        let bits = (at(0) << 16) | (at(1) << 8) | at(2);
+        for n in 0..4 {
+            let digit = ALPHABET[(bits >> (18 - 6 * n)) as usize & 63];
+            out.push(if n <= group.len() { char::from(digit) } else { '=' });
+        }
+    }
+    out
+}
+
+fn decode(text: &str) -> Option<Vec<u8>> {
+    let digits = text.trim_end_matches('=');
+    let mut out = Vec::with_capacity(digits.len());
+    let (mut bits, mut held) = (0_u32, 0);
+    for byte in digits.bytes() {
+        let digit = ALPHABET.iter().position(|letter| *letter == byte)?;
+        bits = (bits << 6) | u32::try_from(digit).ok()?;
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            out.push((bits >> held) as u8);
+        }
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_token_needs_escaping_and_comes_back() {
+        for boundary in [0, 1, 99, 1_000_000, (1 << 48) - 1] {
+            let cursor = Cursor { boundary, page: 7 };
+            let token = cursor.to_token();
+            assert!(token.starts_with("+/") && token.ends_with("=="), "{token}");
+            assert_eq!(Cursor::from_token(&token), Some(cursor));
+        }
+    }
+
+    #[test]
+    fn garbage_is_refused() {
+        let token = Cursor { boundary: 5, page: 1 }.to_token();
+        let unescaped = token.replace('+', " ");
+        let touched = token.replacen('A', "B", 1);
+        for bad in ["", "*", "abc", "+/==", &unescaped, &touched, token.trim_end_matches('=')] {
+            assert_eq!(Cursor::from_token(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The listing addressed by a cursor, in the manner of Crossref.
+
+use super::{Listing, Page, View, envelope};
+use crate::cursor::Cursor;
+use crate::query::{BadParameter, Query};
+
+/// `{status, message: {total-results, items-per-page, next-cursor, items}}`. With `endcursor=keep` the last page has
+/// a cursor too, as Crossref's has, and the end is an empty page.
+pub(super) fn cursor(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Result<Page, BadParameter> {
+    let size = listing.size(query, "rows")?;
+    let here = match query.get("cursor") {
+        None | Some("*") => Cursor { boundary: view.boundary(0), page: 1 },
+        Some(token) => Cursor::from_token(token).ok_or_else(|| BadParameter("cursor is not one of ours".into()))?,
+    };
+    let rows = view.rows(view.rank(here.boundary), size);
+    let keep = query.get("endcursor") == Some("keep");
+    let next = if listing.repeats(here.page as usize) {
+        Some(here)
+    } else if rows.end < view.len() || keep {
+        Some(Cursor { boundary: view.boundary(rows.end), page: here.page.saturating_add(1) })
+    } else {
+        None
+    };
+    let next = next.map_or_else(|| "null".to_owned(), |cursor| format!("\"{}\"", cursor.to_token()));
+    let total = listing.total(view);
+    let head = format!(
+        r#"{{"status":"ok","message":{{"total-results":{total},"items-per-page":{size},"next-cursor":{next},"items":["#
+    );
+    Ok(Page { records: rows.count, parts: envelope(head, rows.items, "]}}"), link: None })
+}

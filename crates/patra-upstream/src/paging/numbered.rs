@@ -1,0 +1,76 @@
+//! The listings addressed by a number: offset, page, link; and the window, which has no pages at all.
+
+use super::{Listing, Page, View, envelope};
+use crate::query::{BadParameter, Query, escape};
+
+/// `{total, offset, limit, items}`
+pub(super) fn offset(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Result<Page, BadParameter> {
+    let size = listing.size(query, "limit")?;
+    let offset = query.number("offset")?.unwrap_or(0);
+    let rows = view.rows(offset, size);
+    let total = listing.total(view);
+    let head = format!(r#"{{"total":{total},"offset":{offset},"limit":{size},"items":["#);
+    Ok(Page { records: rows.count, parts: envelope(head, rows.items, "]}"), link: None })
+}
+
+/// `{total, page, pages, size, has_more, items}`; pages count from `base`, which is 1 or 0.
+pub(super) fn page(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Result<Page, BadParameter> {
+    let size = listing.size(query, "size")?;
+    let base = query.number("base")?.unwrap_or(1);
+    if base > 1 {
+        return Err(BadParameter(format!("base must be 0 or 1, not {base}")));
+    }
+    let (page, before) = page_number(query, base)?;
+    let rows = view.rows(before.saturating_mul(size), size);
+    let has_more = rows.end < view.len();
+    let total = listing.total(view);
+    let pages = total.unsigned_abs().div_ceil(size as u64);
+    let head =
+        format!(r#"{{"total":{total},"page":{page},"pages":{pages},"size":{size},"has_more":{has_more},"items":["#);
+    Ok(Page { records: rows.count, parts: envelope(head, rows.items, "]}"), link: None })
+}
+
+/// `{total, next, items}`, the next also as a `Link` header. It carries the filter but no credential: a client that
+/// follows a link must still prove who it is.
+pub(super) fn link(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Result<Page, BadParameter> {
+    let size = listing.size(query, "size")?;
+    let (page, before) = page_number(query, 1)?;
+    let rows = view.rows(before.saturating_mul(size), size);
+    let next = match (listing.repeats(page), rows.end < view.len()) {
+        (true, _) => Some(next_url(listing, query, page, size)),
+        (false, true) => Some(next_url(listing, query, page + 1, size)),
+        (false, false) => None,
+    };
+    let total = listing.total(view);
+    let quoted = next.as_ref().map_or_else(|| "null".to_owned(), |url| format!("\"{url}\""));
+    let head = format!(r#"{{"total":{total},"next":{quoted},"items":["#);
+    let link = next.map(|url| format!("<{url}>; rel=\"next\""));
+    Ok(Page { records: rows.count, parts: envelope(head, rows.items, "]}"), link })
+}
+
+/// `{count, truncated, items}`: the first `limit` of the window, and whether there were more.
+pub(super) fn window(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Result<Page, BadParameter> {
+    let limit = listing.size(query, "limit")?;
+    let rows = view.rows(0, limit);
+    let truncated = rows.end < view.len();
+    let head = format!(r#"{{"count":{},"truncated":{truncated},"items":["#, rows.count);
+    Ok(Page { records: rows.count, parts: envelope(head, rows.items, "]}"), link: None })
+}
+
+/// The page asked for, and how many come before it.
+fn page_number(query: &Query, base: usize) -> Result<(usize, usize), BadParameter> {
+    let page = query.number("page")?.unwrap_or(base);
+    let before = page.checked_sub(base).ok_or_else(|| BadParameter(format!("page must be at least {base}")))?;
+    Ok((page, before))
+}
+
+/// Needs no JSON escaping: the values are percent-encoded and the base is the server's own or a checked host.
+fn next_url(listing: &Listing<'_>, query: &Query, page: usize, size: usize) -> String {
+    let mut url = format!("{}/link?page={page}&size={size}", listing.base_url);
+    for key in ["from", "to", "order"] {
+        if let Some(value) = query.get(key) {
+            url.push_str(&format!("&{key}={}", escape(value)));
+        }
+    }
+    url
+}

@@ -1,0 +1,150 @@
+//! One connection: requests in, answers out, strictly one after the other, so that pipelined requests are answered in
+//! their order. This is the only file that touches a socket, and so the one that misbehaves on the wire.
+
+use std::io;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time;
+
+use super::head::{Head, MAX_BYTES, Refusal};
+use super::reply::{Ending, Reply};
+use super::state::State;
+use super::{control, data};
+use crate::paging::Endpoint;
+use crate::time::http_date;
+
+/// For a client that neither sends nor reads.
+const IDLE: Duration = Duration::from_secs(60);
+/// Up to here head and body are copied together: one small write is cheaper than a vectored one.
+const SMALL_BYTES: usize = 16 * 1024;
+
+/// Ends when the client goes, an answer closes the connection, or anything is out of order.
+pub(super) async fn serve(mut stream: TcpStream, state: Arc<State>) {
+    // Without it small answers would wait for the acknowledgement of earlier ones; if it fails they are merely slow.
+    let _ = stream.set_nodelay(true);
+    let mut buf = BytesMut::with_capacity(4096);
+    // An error means that the client is gone, which is its right.
+    let _ = exchange(&mut stream, &mut buf, &state).await;
+}
+
+async fn exchange(stream: &mut TcpStream, buf: &mut BytesMut, state: &State) -> io::Result<()> {
+    let mut out = Vec::new();
+    loop {
+        let (ending, taken) = match Head::parse(buf) {
+            Ok(Some(head)) => (respond(stream, &mut out, state, &head).await?, head.len),
+            Ok(None) => {
+                if within(IDLE, stream.read_buf(buf)).await? == 0 {
+                    return Ok(());
+                }
+                continue;
+            }
+            Err(refusal) => (refuse(stream, &mut out, state, &refusal).await?, 0),
+        };
+        buf.advance(taken);
+        match ending {
+            Ending::Keep => {}
+            Ending::Close => return close(stream).await,
+            Ending::Reset => return stream.set_zero_linger(),
+        }
+    }
+}
+
+async fn respond(stream: &mut TcpStream, out: &mut Vec<u8>, state: &State, head: &Head<'_>) -> io::Result<Ending> {
+    state.counters.requests.fetch_add(1, Relaxed);
+    let (path, query) = head.path_and_query();
+    if head.method != "GET" {
+        let mut reply = Reply::error(405, "method_not_allowed", "only GET is served").with_header("Allow", "GET");
+        // A body may follow that nobody reads; and to HEAD no body may be sent.
+        reply.ending = Ending::Close;
+        if head.method == "HEAD" {
+            reply.body.truncate(0);
+        }
+        return send(stream, out, reply).await;
+    }
+    let Some(endpoint) = Endpoint::of(path) else {
+        let reply = control::answer(state, path, query);
+        return send(stream, out, kept_or_closed(reply, head)).await;
+    };
+    let _in_progress = state.counters.enter();
+    let reply = data::answer(state, head, endpoint).await;
+    send(stream, out, kept_or_closed(reply, head)).await
+}
+
+async fn refuse(stream: &mut TcpStream, out: &mut Vec<u8>, state: &State, refusal: &Refusal) -> io::Result<Ending> {
+    state.counters.requests.fetch_add(1, Relaxed);
+    let mut reply = match refusal {
+        Refusal::Malformed(why) => Reply::error(400, "bad_request", why),
+        Refusal::TooLarge => Reply::error(431, "head_too_large", &format!("a head has at most {MAX_BYTES} bytes")),
+    };
+    reply.ending = Ending::Close;
+    send(stream, out, reply).await
+}
+
+fn kept_or_closed(mut reply: Reply, head: &Head<'_>) -> Reply {
+    if reply.ending == Ending::Keep && !head.keep_alive {
+        reply.ending = Ending::Close;
+    }
+    reply
+}
+
+/// `out` is room that is used again and again.
+async fn send(stream: &mut TcpStream, out: &mut Vec<u8>, mut reply: Reply) -> io::Result<Ending> {
+    if reply.ending == Ending::Reset {
+        return Ok(Ending::Reset);
+    }
+    out.clear();
+    write_head(out, &reply)?;
+    if let Some(pace) = reply.pace {
+        within(IDLE, stream.write_all(out)).await?;
+        while reply.body.has_remaining() {
+            time::sleep(pace.pause).await;
+            let chunk = reply.body.copy_to_bytes(pace.chunk_bytes.min(reply.body.remaining()));
+            within(IDLE, stream.write_all(&chunk)).await?;
+        }
+    } else if reply.body.remaining() <= SMALL_BYTES {
+        while reply.body.has_remaining() {
+            out.extend_from_slice(reply.body.chunk());
+            reply.body.advance(reply.body.chunk().len());
+        }
+        within(IDLE, stream.write_all(out)).await?;
+    } else {
+        reply.body.push_front(Bytes::copy_from_slice(out));
+        while reply.body.has_remaining() {
+            within(IDLE, stream.write_buf(&mut reply.body)).await?;
+        }
+    }
+    Ok(reply.ending)
+}
+
+fn write_head(out: &mut Vec<u8>, reply: &Reply) -> io::Result<()> {
+    let (status, reason, promised, headers) = (reply.status, reply.reason(), reply.promised, &reply.headers);
+    let date = http_date(data::wall_clock().as_secs() as i64);
+    // A connection that is cut half way is not announced: that is the fault.
+    let honest = reply.promised == reply.body.remaining();
+    let connection = if reply.ending == Ending::Close && honest { "Connection: close\r\n" } else { "" };
+    write!(
+        out,
+        "HTTP/1.1 {status} {reason}\r\nContent-Type: application/json\r\nContent-Length: {promised}\r\nDate: {date}\r\n{headers}{connection}\r\n"
+    )
+}
+
+/// Says goodbye and waits a moment for the client to hear it: closing with unread bytes would reset the connection
+/// and could take the answer away with it.
+async fn close(stream: &mut TcpStream) -> io::Result<()> {
+    stream.shutdown().await?;
+    let mut rest = [0; 1024];
+    let drain = async { while matches!(stream.read(&mut rest).await, Ok(1..)) {} };
+    // When the moment is over, so is the connection.
+    let _ = time::timeout(Duration::from_millis(500), drain).await;
+    Ok(())
+}
+
+async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    time::timeout(limit, work).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}

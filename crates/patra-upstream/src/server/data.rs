@@ -1,0 +1,144 @@
+//! The answer to one data request: which fault falls on it, or the page.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Buf;
+use tokio::time::{self, Instant};
+
+use super::head::Head;
+use super::log::LogEntry;
+use super::reply::{Body, Ending, Pace, Reply};
+use super::state::State;
+use crate::paging::{Endpoint, Listing};
+use crate::query::{BadParameter, Query};
+use crate::script::{RetryAfter, Script, TruncateMode};
+use crate::stats::Outcome;
+use crate::time::http_date;
+
+/// Counts, waits, answers, remembers.
+pub(super) async fn answer(state: &State, head: &Head<'_>, endpoint: Endpoint) -> Reply {
+    let number = state.next_number();
+    let arrived = Instant::now();
+    if state.gate.is_early(arrived) {
+        state.counters.too_early.fetch_add(1, Relaxed);
+    }
+    let script = state.script();
+    if script.latency_ms > 0 {
+        time::sleep(Duration::from_millis(script.latency_ms)).await;
+    }
+    let (outcome, mut reply) = Exchange { state, script: &script, head, number }.decide(endpoint);
+    if script.slow.falls_on(number) {
+        let pause = Duration::from_millis(script.slow_pause_ms);
+        reply.pace = Some(Pace { chunk_bytes: script.slow_chunk_bytes.max(1), pause });
+    }
+    state.counters.ended(outcome);
+    state.counters.bytes.fetch_add(reply.body.remaining() as u64, Relaxed);
+    if script.log_limit > 0 {
+        let at = arrived.duration_since(state.started);
+        let entry = LogEntry { number, target: head.target.to_owned(), at, status: reply.status };
+        state.log.push(entry, script.log_limit);
+    }
+    reply
+}
+
+/// The wall clock, since 1970: a `Date` and a dated `Retry-After` are read by other clocks than ours.
+#[expect(clippy::disallowed_methods, reason = "the far side is a party of its own, with a clock of its own")]
+pub(super) fn wall_clock() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+struct Exchange<'a> {
+    state: &'a State,
+    script: &'a Script,
+    head: &'a Head<'a>,
+    number: u64,
+}
+
+impl Exchange<'_> {
+    fn decide(&self, endpoint: Endpoint) -> (Outcome, Reply) {
+        let (script, number) = (self.script, self.number);
+        let query = Query::parse(self.head.path_and_query().1);
+        if !self.is_authorized(&query) {
+            return (Outcome::R401, Reply::error(401, "unauthorized", "the credential is missing or wrong"));
+        }
+        if script.reset.falls_on(number) {
+            let mut reply = Reply::new(0, Body::from(Vec::new()));
+            reply.ending = Ending::Reset;
+            return (Outcome::Reset, reply);
+        }
+        let over = self.state.gate.is_over(Instant::now(), script.rate_per_sec);
+        if over || script.e429.falls_on(number) {
+            return (Outcome::R429, self.too_many());
+        }
+        if script.e500.falls_on(number) {
+            return (Outcome::R500, Reply::error(500, "internal", "failed on purpose"));
+        }
+        self.page(endpoint, &query)
+    }
+
+    fn is_authorized(&self, query: &Query) -> bool {
+        let header = self.script.require_header.as_ref();
+        let key = self.script.require_query.as_ref();
+        header.is_none_or(|(name, value)| self.head.header(name) == Some(value))
+            && key.is_none_or(|(name, value)| query.get(name) == Some(value))
+    }
+
+    fn too_many(&self) -> Reply {
+        let reply = Reply::error(429, "too_many_requests", "slow down");
+        let (value, wait) = match self.script.retry_after {
+            RetryAfter::Absent => return reply,
+            RetryAfter::Seconds(secs) => (secs.to_string(), Duration::from_secs(secs)),
+            RetryAfter::HttpDate(secs) => {
+                let now = wall_clock();
+                let then = now.as_secs() + secs + u64::from(now.subsec_nanos() > 0);
+                (http_date(then as i64), Duration::from_secs(then).saturating_sub(now))
+            }
+        };
+        self.state.gate.tell(Instant::now(), wait);
+        reply.with_header("Retry-After", &value)
+    }
+
+    fn page(&self, endpoint: Endpoint, query: &Query) -> (Outcome, Reply) {
+        let host = self.head.header("host").filter(|host| is_plain_host(host)).map(|host| format!("http://{host}"));
+        let base_url = host.as_deref().unwrap_or(&self.state.base_url);
+        let dataset = &self.state.dataset;
+        let page = match (Listing { dataset, script: self.script, number: self.number, base_url }).page(endpoint, query)
+        {
+            Ok(page) => page,
+            Err(BadParameter(message)) => return (Outcome::Bad, Reply::error(400, "bad_parameter", &message)),
+        };
+        let mut reply = Reply::new(200, Body::from(page.parts));
+        if let Some(link) = &page.link {
+            reply = reply.with_header("Link", link);
+        }
+        let outcome = self.spoil(&mut reply);
+        if outcome == Outcome::Ok {
+            self.state.counters.records.fetch_add(page.records as u64, Relaxed);
+        }
+        (outcome, reply)
+    }
+
+    /// The faults that need a page to spoil.
+    fn spoil(&self, reply: &mut Reply) -> Outcome {
+        if self.script.truncate.falls_on(self.number) {
+            reply.body.truncate(reply.promised / 2);
+            match self.script.truncate_mode {
+                TruncateMode::Close => reply.ending = Ending::Close,
+                TruncateMode::Cut => reply.promised = reply.body.remaining(),
+            }
+            Outcome::Truncated
+        } else if self.script.oversize.falls_on(self.number) {
+            reply.body.pad((self.script.oversize_mib as usize) << 20);
+            reply.promised = reply.body.remaining();
+            Outcome::Oversized
+        } else {
+            Outcome::Ok
+        }
+    }
+}
+
+/// What may be put into a link unseen.
+fn is_plain_host(host: &str) -> bool {
+    !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte))
+}

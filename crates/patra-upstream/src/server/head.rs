@@ -1,0 +1,166 @@
+//! The head of an HTTP/1.1 request, read from whatever has arrived. Strict where leniency could mix up two requests
+//! on one connection: line ends, folded lines, bodies.
+
+/// More is refused with 431.
+pub(super) const MAX_BYTES: usize = 16 * 1024;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Head<'a> {
+    pub(super) method: &'a str,
+    /// Path and query.
+    pub(super) target: &'a str,
+    pub(super) keep_alive: bool,
+    /// What belongs to the head in the buffer.
+    pub(super) len: usize,
+    fields: &'a str,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    Malformed(&'static str),
+    TooLarge,
+}
+
+impl<'a> Head<'a> {
+    /// `None`: the head is not complete yet.
+    pub(super) fn parse(buf: &'a [u8]) -> Result<Option<Self>, Refusal> {
+        // Some clients send an empty line behind a request; RFC 9112 asks to overlook it.
+        let skipped = buf.chunks(2).take_while(|pair| *pair == b"\r\n").count() * 2;
+        let Some(end) = buf[skipped..].windows(4).position(|four| four == b"\r\n\r\n") else {
+            return if buf.len() >= MAX_BYTES { Err(Refusal::TooLarge) } else { Ok(None) };
+        };
+        if skipped + end > MAX_BYTES {
+            return Err(Refusal::TooLarge);
+        }
+        let text = std::str::from_utf8(&buf[skipped..skipped + end]).map_err(|_| Refusal::Malformed("not text"))?;
+        let (line, fields) = text.split_once("\r\n").unwrap_or((text, ""));
+        let (method, target, version) = request_line(line)?;
+        let mut head = Self { method, target, keep_alive: version == 1, len: skipped + end + 4, fields };
+        head.check_fields(version)?;
+        Ok(Some(head))
+    }
+
+    pub(super) fn path_and_query(&self) -> (&'a str, &'a str) {
+        self.target.split_once('?').unwrap_or((self.target, ""))
+    }
+
+    pub(super) fn header(&self, name: &str) -> Option<&'a str> {
+        let mut found = self.fields.split("\r\n").filter_map(|line| line.split_once(':'));
+        found.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+    }
+
+    fn check_fields(&mut self, version: u8) -> Result<(), Refusal> {
+        let mut hosts = 0;
+        for line in self.fields.split("\r\n").filter(|line| !line.is_empty()) {
+            let (name, value) = line.split_once(':').ok_or(Refusal::Malformed("header without a colon"))?;
+            if name.is_empty() || !name.bytes().all(is_token) || value.contains(['\r', '\n', '\0']) {
+                return Err(Refusal::Malformed("bad header"));
+            }
+            let value = value.trim();
+            if name.eq_ignore_ascii_case("host") {
+                hosts += 1;
+            } else if name.eq_ignore_ascii_case("connection") {
+                self.keep_alive &= !value.split(',').any(|word| word.trim().eq_ignore_ascii_case("close"));
+            } else if name.eq_ignore_ascii_case("transfer-encoding")
+                || (name.eq_ignore_ascii_case("content-length") && value != "0")
+            {
+                // Where a body ends is never worked out here, so nothing behind it may be taken for a request.
+                self.keep_alive = false;
+            }
+        }
+        if version == 1 && hosts != 1 { Err(Refusal::Malformed("one Host header is needed")) } else { Ok(()) }
+    }
+}
+
+/// Method, path with query, and the minor version.
+fn request_line(line: &str) -> Result<(&str, &str, u8), Refusal> {
+    let mut words = line.split(' ');
+    let (Some(method), Some(target), Some(version), None) = (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Err(Refusal::Malformed("bad request line"));
+    };
+    let version = match version {
+        "HTTP/1.1" => 1,
+        "HTTP/1.0" => 0,
+        _ => return Err(Refusal::Malformed("HTTP/1.1 only")),
+    };
+    // The absolute form is for proxies, but a server must take it.
+    let target = match target.strip_prefix("http://") {
+        Some(rest) => rest.find('/').map_or("/", |slash| &rest[slash..]),
+        None => target,
+    };
+    let visible = target.bytes().all(|byte| byte.is_ascii_graphic());
+    if method.is_empty() || !method.bytes().all(is_token) || !target.starts_with('/') || !visible {
+        return Err(Refusal::Malformed("bad request line"));
+    }
+    Ok((method, target, version))
+}
+
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Option<Head<'_>>, Refusal> {
+        Head::parse(text.as_bytes())
+    }
+
+    #[test]
+    fn reads_one_of_two_pipelined_requests() {
+        let text = "\r\nGET /a?b=c HTTP/1.1\r\nHost: x\r\nX-Key:  v \r\n\r\nGET /second HTTP/1.1\r\n";
+        let head = parse(text).unwrap().unwrap();
+        assert_eq!((head.method, head.path_and_query(), head.keep_alive), ("GET", ("/a", "b=c"), true));
+        assert_eq!(head.header("x-key"), Some("v"));
+        assert_eq!(head.header("key"), None);
+        assert!(text[head.len..].starts_with("GET /second"));
+    }
+
+    #[test]
+    fn waits_for_the_rest() {
+        for part in ["", "\r\n", "GET", "GET / HTTP/1.1\r\nHost: x\r\n"] {
+            assert_eq!(parse(part), Ok(None), "{part:?}");
+        }
+    }
+
+    #[test]
+    fn knows_when_to_close() {
+        let keeps = |fields: &str| {
+            let text = format!("GET / HTTP/1.1\r\nHost: x\r\n{fields}\r\n");
+            parse(&text).unwrap().unwrap().keep_alive
+        };
+        assert!(keeps(""));
+        assert!(keeps("Content-Length: 0\r\n"));
+        assert!(!keeps("Connection: Upgrade, Close\r\n"));
+        assert!(!keeps("Content-Length: 3\r\n"));
+        assert!(!keeps("Transfer-Encoding: chunked\r\n"));
+        assert!(!parse("GET / HTTP/1.0\r\n\r\n").unwrap().unwrap().keep_alive);
+    }
+
+    #[test]
+    fn takes_the_absolute_form() {
+        let head = parse("GET http://x:1/a HTTP/1.1\r\nHost: x\r\n\r\n").unwrap().unwrap();
+        assert_eq!(head.target, "/a");
+    }
+
+    #[test]
+    fn refuses_the_malformed() {
+        let bad = [
+            "GET  / HTTP/1.1\r\nHost: x\r\n\r\n",
+            "GET / HTTP/2\r\nHost: x\r\n\r\n",
+            "GET a HTTP/1.1\r\nHost: x\r\n\r\n",
+            "GET /é HTTP/1.1\r\nHost: x\r\n\r\n",
+            "GET / HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: x\r\n folded\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost : x\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: x\r\nA: b\nC: d\r\n\r\n",
+        ];
+        for text in bad {
+            assert!(matches!(parse(text), Err(Refusal::Malformed(_))), "{text:?}");
+        }
+        assert_eq!(parse(&"x".repeat(MAX_BYTES)), Err(Refusal::TooLarge));
+    }
+}

@@ -1,0 +1,67 @@
+//! What all connections of a server share.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+
+use super::gate::Gate;
+use super::log::Log;
+use crate::dataset::Dataset;
+use crate::script::Script;
+use crate::stats::Counters;
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) dataset: Dataset,
+    pub(super) base_url: String,
+    pub(super) counters: Counters,
+    pub(super) gate: Gate,
+    pub(super) log: Log,
+    pub(super) started: Instant,
+    /// Behind a pointer, so that a request takes it in one step and then sees no half-made change.
+    script: Mutex<Arc<Script>>,
+}
+
+impl State {
+    pub(super) fn new(dataset: Dataset, script: Script, base_url: String) -> Self {
+        Self {
+            dataset,
+            base_url,
+            counters: Counters::default(),
+            gate: Gate::default(),
+            log: Log::default(),
+            started: Instant::now(),
+            script: Mutex::new(Arc::new(script)),
+        }
+    }
+
+    pub(super) fn script(&self) -> Arc<Script> {
+        lock(&self.script).clone()
+    }
+
+    /// All of the change or, if it fails, nothing.
+    pub(super) fn change_script<E>(&self, change: impl FnOnce(&mut Script) -> Result<(), E>) -> Result<(), E> {
+        let mut current = lock(&self.script);
+        let mut script = Script::clone(&current);
+        change(&mut script)?;
+        *current = Arc::new(script);
+        Ok(())
+    }
+
+    /// The number of the data request that has just come, from 1.
+    pub(super) fn next_number(&self) -> u64 {
+        self.counters.data_requests.fetch_add(1, Relaxed) + 1
+    }
+
+    pub(super) fn reset(&self) {
+        self.counters.reset();
+        self.gate.reset();
+        self.log.clear();
+    }
+}
+
+/// A panic elsewhere must not silence the server: what the locks guard is valid at every moment.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
