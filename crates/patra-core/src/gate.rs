@@ -105,8 +105,7 @@ mod tests {
     #[test]
     fn no_window_of_one_second_sees_more_than_burst_plus_rate() {
         let mut bucket = Bucket::new(Rate { per_sec: 5.0, burst: 2.0 }, at(0));
-        let sent: Vec<i64> =
-            (0..20_000).filter(|ms| bucket.acquire(at(*ms)) == Decision::Allow).collect();
+        let sent: Vec<i64> = (0..20_000).filter(|ms| bucket.acquire(at(*ms)) == Decision::Allow).collect();
         for (first, start) in sent.iter().enumerate() {
             assert!(sent[first..].iter().take_while(|ms| **ms < start + 1000).count() <= 7);
         }

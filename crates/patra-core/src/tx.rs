@@ -17,7 +17,8 @@ pub use plan::{
 };
 pub use registry::{Applied, ApplyProvenance, EndpointRow, Schedule};
 pub use run::{
-    BatchCommitted, BatchStats, CommitBatch, EndRun, Failure, Resume, RunEnd, RunEnded, RunStarted, RunStats, StartRun,
+    BatchCommitted, BatchStats, CommitBatch, EndRun, Failure, HttpStats, Resume, RunEnd, RunEnded, RunStarted,
+    RunStats, StartRun,
 };
 pub use task::{Claim, Claimed, Lease, LeaseRef, Lineage, Renew, Renewed, Sweep, Swept};
 

@@ -122,7 +122,8 @@ mod tests {
     #[test]
     fn interior_borders_are_aligned_and_outer_bounds_exact() {
         let cut = Cut { max_width: Duration::from_secs(2 * 3_600), align: Some(Align::Hour) };
-        let window = Window { from: "2026-01-01T00:30:00Z".parse().unwrap(), to: "2026-01-01T05:10:01Z".parse().unwrap() };
+        let window =
+            Window { from: "2026-01-01T00:30:00Z".parse().unwrap(), to: "2026-01-01T05:10:01Z".parse().unwrap() };
         let borders: Vec<_> = cut.slices(window).map(|s| s.to.to_short_text()).collect();
         assert_eq!(borders, ["2026-01-01T02:00:00Z", "2026-01-01T04:00:00Z", "2026-01-01T05:10:01Z"]);
     }

@@ -1,1 +1,191 @@
-//! ...
+//! Claiming tasks and keeping their leases. It knows which tasks this process holds and until when; what is done with
+//! them belongs to the runs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::id::{Fence, TaskId};
+use crate::rng::Rng;
+use crate::time::Ts;
+use crate::tx::{Claim, Claimed, Lease, LeaseRef, Renew, Renewed, TxError};
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub owner: String,
+    /// Tasks held at once (`C_total`).
+    pub capacity: u32,
+    pub lease: Duration,
+    /// How long to wait after a claim that found nothing.
+    pub idle_poll: Duration,
+}
+
+impl Options {
+    pub fn new(owner: impl Into<String>) -> Options {
+        Options { owner: owner.into(), capacity: 4, lease: Duration::from_secs(60), idle_poll: Duration::from_secs(1) }
+    }
+}
+
+/// What the executor wants done.
+#[derive(Clone, Debug)]
+pub enum Want {
+    Claim(Claim),
+    Renew(Renew),
+    /// Begin a run for this lease.
+    Start(Box<Lease>),
+    /// The lease is gone: the run of this task must stop.
+    Stop(LeaseRef),
+}
+
+#[derive(Clone, Debug)]
+pub struct Executor {
+    options: Options,
+    rng: Rng,
+    held: BTreeMap<TaskId, Held>,
+    claiming: bool,
+    renewing: bool,
+    draining: bool,
+    next_claim: Ts,
+    next_renew: Ts,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    fence: Fence,
+    /// When the lease ends at the latest, on this process's clock: counted from before the request that made or extended
+    /// it was sent, so it errs on the early side whatever the two clocks show.
+    until: Ts,
+}
+
+impl Executor {
+    pub fn new(options: Options, rng: Rng, now: Ts) -> Executor {
+        Executor {
+            options,
+            rng,
+            held: BTreeMap::new(),
+            claiming: false,
+            renewing: false,
+            draining: false,
+            next_claim: now,
+            next_renew: Ts::MAX,
+        }
+    }
+
+    /// Everything that is due now.
+    pub fn poll(&mut self, now: Ts, wants: &mut Vec<Want>) {
+        self.drop_expired(now, wants);
+        let free = self.options.capacity.saturating_sub(self.held.len() as u32);
+        if !self.draining && !self.claiming && free > 0 && now >= self.next_claim {
+            self.claiming = true;
+            let (owner, lease) = (self.options.owner.clone(), self.options.lease);
+            wants.push(Want::Claim(Claim { owner, limit: free, lease }));
+        }
+        if !self.renewing && !self.held.is_empty() && now >= self.next_renew {
+            self.renewing = true;
+            let leases = self.held.iter().map(|(task, held)| LeaseRef { task: *task, fence: held.fence }).collect();
+            wants.push(Want::Renew(Renew { owner: self.options.owner.clone(), leases, lease: self.options.lease }));
+        }
+    }
+
+    /// The answer to a claim that was sent at `sent`.
+    pub fn on_claimed(&mut self, sent: Ts, now: Ts, answer: Result<Claimed, TxError>, wants: &mut Vec<Want>) {
+        self.claiming = false;
+        let leases = match answer {
+            Ok(claimed) => claimed.leases,
+            Err(_) => {
+                self.next_claim = now + self.jittered(self.options.idle_poll);
+                return;
+            }
+        };
+        // More than nothing: there may be more, ask again as soon as there is room.
+        self.next_claim = if leases.is_empty() { now + self.jittered(self.options.idle_poll) } else { now };
+        let until = sent + self.options.lease;
+        for lease in leases {
+            if self.held.is_empty() {
+                self.next_renew = now + self.options.lease / 3;
+            }
+            self.held.insert(lease.task, Held { fence: lease.fence, until });
+            wants.push(Want::Start(Box::new(lease)));
+        }
+    }
+
+    /// The answer to a renewal of `asked` that was sent at `sent`.
+    pub fn on_renewed(
+        &mut self,
+        sent: Ts,
+        now: Ts,
+        asked: &[LeaseRef],
+        answer: Result<Renewed, TxError>,
+        wants: &mut Vec<Want>,
+    ) {
+        self.renewing = false;
+        match answer {
+            Ok(renewed) => {
+                self.next_renew = now + self.options.lease / 3;
+                for lease in asked {
+                    let Some(held) = self.held.get_mut(&lease.task).filter(|held| held.fence == lease.fence) else {
+                        continue;
+                    };
+                    if renewed.held.contains(lease) {
+                        held.until = sent + self.options.lease;
+                    } else {
+                        self.held.remove(&lease.task);
+                        wants.push(Want::Stop(*lease));
+                    }
+                }
+            }
+            // The store is away. Ask again soon; leases that run out meanwhile are dropped by `poll`.
+            Err(_) => self.next_renew = now + self.options.lease / 10,
+        }
+    }
+
+    /// A run has ended and given its task back.
+    pub fn on_ended(&mut self, now: Ts, lease: LeaseRef) {
+        if self.held.get(&lease.task).is_some_and(|held| held.fence == lease.fence) {
+            self.held.remove(&lease.task);
+            self.next_claim = self.next_claim.min(now);
+        }
+    }
+
+    /// New work may be there: do not wait for the next poll.
+    pub fn nudge(&mut self, now: Ts) {
+        self.next_claim = self.next_claim.min(now);
+    }
+
+    /// Claim no more.
+    pub fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// When `poll` has something to do next, as far as is known now.
+    pub fn wake_at(&self) -> Ts {
+        let free = self.held.len() < self.options.capacity as usize;
+        let claim = if self.draining || self.claiming || !free { Ts::MAX } else { self.next_claim };
+        let renew = if self.renewing || self.held.is_empty() { Ts::MAX } else { self.next_renew };
+        let expiry = self.held.values().map(|held| held.until).min().unwrap_or(Ts::MAX);
+        claim.min(renew).min(expiry)
+    }
+
+    /// A lease that ran out on our own clock is treated as lost, without asking anybody.
+    fn drop_expired(&mut self, now: Ts, wants: &mut Vec<Want>) {
+        self.held.retain(|task, held| {
+            let alive = now < held.until;
+            if !alive {
+                wants.push(Want::Stop(LeaseRef { task: *task, fence: held.fence }));
+            }
+            alive
+        });
+    }
+
+    fn jittered(&mut self, span: Duration) -> Duration {
+        let micros = span.as_micros() as u64;
+        Duration::from_micros(micros - micros / 10 + self.rng.below(micros / 5 + 1))
+    }
+}
+
+#[cfg(test)]
+#[path = "executor_tests.rs"]
+mod tests;

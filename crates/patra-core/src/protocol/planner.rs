@@ -1,1 +1,289 @@
-//! ...
+//! From a trigger to queued tasks: fire what is due, take a trigger, have it compiled, see what of its namespace is
+//! missing, plan exactly that. No network I/O (ING-8.0-01).
+//!
+//! Two planners that look at the same namespace see the same epoch and derive the same task keys; the store lets one of
+//! them through. A trigger whose window is too large for the inventory is planned in parts, on one frozen snapshot.
+
+mod draft;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::advance::{self, Advance};
+use crate::rng::Rng;
+use crate::time::Ts;
+use crate::tx::{
+    Coverage, Done, FireDue, PlanTarget, ReadCoverage, RecordAdvance, SavePlan, SettleTrigger, Settlement, TakeTrigger,
+    TriggerTaken, Tx, TxError,
+};
+use crate::window::Window;
+
+pub use draft::Draft;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub owner: String,
+    pub lease: Duration,
+    /// How long to wait when there is nothing to plan.
+    pub idle_poll: Duration,
+    /// QUEUED tasks per partition above which no more are emitted (G-07).
+    pub inventory: u32,
+    /// How long a trigger waits for the inventory to fall.
+    pub inventory_wait: Duration,
+}
+
+impl Options {
+    pub fn new(owner: impl Into<String>) -> Options {
+        Options {
+            owner: owner.into(),
+            lease: Duration::from_secs(60),
+            idle_poll: Duration::from_secs(1),
+            inventory: 1_000,
+            inventory_wait: Duration::from_secs(1),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub enum Want {
+    Tx(Tx),
+    /// Compile the registry for this trigger, or load the snapshot of its open plan.
+    Compile(Box<TriggerTaken>),
+    /// Tasks were queued: wake the executor, if there is one in this process.
+    Queued,
+}
+
+#[derive(Debug)]
+pub enum Got {
+    Tx(Result<Done, TxError>),
+    /// The draft, or why this trigger cannot be planned.
+    Compiled(Result<Box<Draft>, String>),
+}
+
+#[derive(Debug)]
+pub struct Planner {
+    options: Options,
+    rng: Rng,
+    stage: Stage,
+    wake_at: Ts,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Idle,
+    Firing,
+    Taking {
+        next_due: Option<Ts>,
+    },
+    Compiling(Box<TriggerTaken>),
+    /// Reading what is covered; `settled` once the cursor has been brought up to its prefix.
+    Reading {
+        job: Job,
+        settled: bool,
+    },
+    Settling {
+        job: Job,
+        advance: Advance,
+    },
+    Saving {
+        job: Job,
+    },
+    Deciding,
+}
+
+/// A trigger with its draft.
+#[derive(Debug)]
+struct Job {
+    trigger: Box<TriggerTaken>,
+    draft: Box<Draft>,
+    /// Times that another planner was faster.
+    conflicts: u8,
+}
+
+const MAX_CONFLICTS: u8 = 5;
+
+impl Planner {
+    pub fn new(options: Options, rng: Rng, now: Ts) -> Planner {
+        Planner { options, rng, stage: Stage::Idle, wake_at: now }
+    }
+
+    pub fn poll(&mut self, now: Ts, wants: &mut Vec<Want>) {
+        if matches!(self.stage, Stage::Idle) && now >= self.wake_at {
+            self.stage = Stage::Firing;
+            wants.push(Want::Tx(FireDue { limit: 100 }.into()));
+        }
+    }
+
+    pub fn wake_at(&self) -> Ts {
+        if matches!(self.stage, Stage::Idle) { self.wake_at } else { Ts::MAX }
+    }
+
+    pub fn is_idle(&self) -> bool {
+        matches!(self.stage, Stage::Idle)
+    }
+
+    /// A trigger may be waiting: do not sleep on.
+    pub fn nudge(&mut self, now: Ts) {
+        self.wake_at = self.wake_at.min(now);
+    }
+
+    pub fn on(&mut self, now: Ts, got: Got, wants: &mut Vec<Want>) {
+        let stage = std::mem::replace(&mut self.stage, Stage::Idle);
+        match (stage, got) {
+            (stage, Got::Tx(Err(error))) => self.on_error(now, stage, &error, wants),
+            (Stage::Firing, Got::Tx(Ok(Done::FireDue(fired)))) => {
+                self.take(fired.next_due.map(|due| now + due.since(fired.now)), wants);
+            }
+            (Stage::Taking { next_due }, Got::Tx(Ok(Done::TakeTrigger(taken)))) => match taken {
+                Some(trigger) => {
+                    let trigger = Box::new(trigger);
+                    wants.push(Want::Compile(trigger.clone()));
+                    self.stage = Stage::Compiling(trigger);
+                }
+                None => self.sleep(now, next_due),
+            },
+            (Stage::Compiling(trigger), Got::Compiled(Ok(draft))) => {
+                self.read(Job { trigger, draft, conflicts: 0 }, false, wants);
+            }
+            (Stage::Compiling(trigger), Got::Compiled(Err(error))) => {
+                self.settle(&trigger, Settlement::Refused { error }, wants);
+            }
+            (Stage::Reading { job, settled }, Got::Tx(Ok(Done::ReadCoverage(coverage)))) => {
+                self.on_coverage(job, settled, &coverage, wants);
+            }
+            (Stage::Settling { job, mut advance }, Got::Tx(answer)) => match advance.on(answer) {
+                advance::Step::Tx(tx) => {
+                    wants.push(Want::Tx(tx));
+                    self.stage = Stage::Settling { job, advance };
+                }
+                // Whether it moved or not: what is covered is read again from where the cursor stands now.
+                advance::Step::Done { .. } | advance::Step::GaveUp(_) => self.read(job, true, wants),
+            },
+            (Stage::Saving { .. }, Got::Tx(Ok(Done::SavePlan(saved)))) => {
+                if saved.created > 0 {
+                    wants.push(Want::Queued);
+                }
+                self.take(None, wants);
+            }
+            (Stage::Deciding, Got::Tx(Ok(Done::SettleTrigger(_)))) => self.take(None, wants),
+            // An answer of the wrong kind is a bug of the shell or the store; the lease on the trigger runs out and the
+            // work is taken up again.
+            _ => self.sleep(now, None),
+        }
+    }
+
+    /// A transaction failed. Nothing is lost in any case: the trigger's lease runs out and it is taken again.
+    fn on_error(&mut self, now: Ts, stage: Stage, error: &TxError, wants: &mut Vec<Want>) {
+        match (stage, error) {
+            (Stage::Saving { mut job }, TxError::Conflict) if job.conflicts < MAX_CONFLICTS => {
+                job.conflicts += 1;
+                self.read(job, true, wants);
+            }
+            (Stage::Settling { job, .. }, _) => self.read(job, true, wants),
+            // Somebody else has this trigger, or has planned it: on to the next.
+            (_, TxError::Fenced) => self.take(None, wants),
+            (Stage::Saving { job }, TxError::Refused(reason)) => {
+                let error = format!("the plan cannot be stored: {reason}");
+                self.settle(&job.trigger, Settlement::Refused { error }, wants);
+            }
+            _ => self.sleep(now, None),
+        }
+    }
+
+    fn on_coverage(&mut self, job: Job, settled: bool, coverage: &Coverage, wants: &mut Vec<Want>) {
+        // First bring the cursor up to its completed prefix: a crash may have left it behind (C-13).
+        if let (Some(cursor), false) = (coverage.cursor, settled) {
+            let (advance, step) = Advance::start(RecordAdvance { cursor, cause: None, observed_max: None });
+            if let advance::Step::Tx(tx) = step {
+                wants.push(Want::Tx(tx));
+            }
+            self.stage = Stage::Settling { job, advance };
+            return;
+        }
+        match self.plan(&job, coverage) {
+            Ok(save) => {
+                wants.push(Want::Tx(Arc::new(save).into()));
+                self.stage = Stage::Saving { job };
+            }
+            Err(settlement) => self.settle(&job.trigger, settlement, wants),
+        }
+    }
+
+    /// Exactly what is missing of the wished window, as far as the inventory allows.
+    fn plan(&self, job: &Job, coverage: &Coverage) -> Result<SavePlan, Settlement> {
+        let Job { trigger, draft, .. } = job;
+        let origin = coverage.origin.unwrap_or_else(|| trigger.window_from.unwrap_or(draft.initial));
+        let window = match &trigger.plan {
+            Some(plan) => plan.window,
+            None => wished_window(trigger, draft, coverage, origin)?,
+        };
+        let mut covered = coverage.covered.clone();
+        covered.extend(coverage.value.and_then(|value| Window::new(origin, value)));
+        let gaps = window.minus(&covered);
+        let (Some(first), Some(last)) = (gaps.first(), gaps.last()) else {
+            // Nothing left of a plan in parts: close it with an empty last part.
+            if trigger.plan.is_some() {
+                return Ok(draft.save(trigger, origin, coverage.epoch, window, Vec::new(), true, &self.options));
+            }
+            let remark = format!("everything up to {} is harvested or under way", window.to.to_short_text());
+            return Err(Settlement::Nothing { remark });
+        };
+        let room = self.options.inventory.saturating_sub(coverage.queued) as usize;
+        if room == 0 {
+            return Err(Settlement::Later { delay: self.options.inventory_wait });
+        }
+        let mut windows = gaps.iter().flat_map(|gap| draft.cut.slices(*gap));
+        let slices: Vec<_> =
+            windows.by_ref().take(room).map(|slice| draft.slice(trigger, slice, coverage.epoch)).collect();
+        let complete = windows.next().is_none();
+        let window = if trigger.plan.is_some() { window } else { Window { from: first.from, to: last.to } };
+        Ok(draft.save(trigger, origin, coverage.epoch, window, slices, complete, &self.options))
+    }
+
+    fn take(&mut self, next_due: Option<Ts>, wants: &mut Vec<Want>) {
+        wants.push(Want::Tx(TakeTrigger { owner: self.options.owner.clone(), lease: self.options.lease }.into()));
+        self.stage = Stage::Taking { next_due };
+    }
+
+    fn read(&mut self, job: Job, settled: bool, wants: &mut Vec<Want>) {
+        wants.push(Want::Tx(ReadCoverage { cursor: job.draft.cursor.clone() }.into()));
+        self.stage = Stage::Reading { job, settled };
+    }
+
+    fn settle(&mut self, trigger: &TriggerTaken, settlement: Settlement, wants: &mut Vec<Want>) {
+        let (instance, fence) = trigger.lease();
+        wants.push(Want::Tx(SettleTrigger { instance, fence, settlement }.into()));
+        self.stage = Stage::Deciding;
+    }
+
+    fn sleep(&mut self, now: Ts, next_due: Option<Ts>) {
+        let micros = self.options.idle_poll.as_micros() as u64;
+        let idle = now + Duration::from_micros(micros - micros / 10 + self.rng.below(micros / 5 + 1));
+        self.stage = Stage::Idle;
+        self.wake_at = next_due.map_or(idle, |due| due.min(idle));
+    }
+}
+
+/// The window that the trigger asks for, cut off at `now - safety_lag` (ING-5.5-03).
+fn wished_window(trigger: &TriggerTaken, draft: &Draft, coverage: &Coverage, origin: Ts) -> Result<Window, Settlement> {
+    let barrier = (coverage.now - draft.safety_lag).floor_to(Duration::from_secs(1));
+    let from = trigger.window_from.unwrap_or_else(|| coverage.value.unwrap_or(origin));
+    let to = trigger.window_to.map_or(barrier, |to| to.min(barrier));
+    Window::new(from, to).ok_or_else(|| Settlement::Nothing {
+        remark: format!("nothing between {} and {}", from.to_short_text(), to.to_short_text()),
+    })
+}
+
+/// Where a plan's slices live, from the draft's point of view.
+impl TriggerTaken {
+    fn target(&self, draft: &Draft, window: Window) -> PlanTarget {
+        match &self.plan {
+            Some(open) => PlanTarget::Existing(open.plan),
+            None => PlanTarget::New(draft.new_plan(window)),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "planner_tests.rs"]
+mod tests;

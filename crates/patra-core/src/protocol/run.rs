@@ -1,1 +1,397 @@
-//! ...
+//! One attempt at a task: open the run, read page after page, commit each, close the run, move the cursor.
+//!
+//! While page n is being committed, page n+1 may be on its way: the reader is at most [`Options::lookahead`] pages ahead
+//! of the ledger, so memory is bounded and a crash repeats little. Commits of one run go in order, one at a time.
+//!
+//! ```text
+//! Starting ─► Preparing ─► Paging ─► Ending ─► Advancing ─► Over
+//!                            │ reader:  permit → fetch → (sleep, again) → page
+//!                            │ ledger:  commit page 1, 2, 3 …
+//! ```
+
+mod page;
+mod reader;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::advance::{self, Advance};
+use crate::error::{Code, Fault, Level};
+use crate::gate::Decision;
+use crate::id::RunId;
+use crate::paging;
+use crate::record::Stream;
+use crate::retry;
+use crate::rng::Rng;
+use crate::state::TaskStatus;
+use crate::time::Ts;
+use crate::tx::{
+    CommitBatch, Done, EndRun, Failure, Lease, LeaseRef, RecordAdvance, RunEnd, RunStarted, RunStats, StartRun, Tx,
+    TxError,
+};
+
+pub use page::{Evidence, Page, Refusal};
+pub use reader::Fetch;
+use reader::Reader;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Longest wait that keeps the worker; a longer one gives the task back to the queue (ING-15-04).
+    pub inline_wait: Duration,
+    /// Pages that may be read and not yet committed.
+    pub lookahead: usize,
+    /// Failed attempts without progress after which the task fails.
+    pub max_attempts: u32,
+    /// Refusals for pacing (429) in a row that one batch sits out before the task is given back.
+    pub max_throttles: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { inline_wait: Duration::from_secs(15), lookahead: 1, max_attempts: 5, max_throttles: 20 }
+    }
+}
+
+/// What the run must know of its spec.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    pub paging: paging::Rule,
+    pub retry: retry::Policy,
+    pub stream: Arc<Stream>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Want {
+    Tx(Tx),
+    /// Load the spec and answer with its [`Policy`].
+    Prepare {
+        snapshot_hash: String,
+    },
+    /// Ask the gate.
+    Permit,
+    /// Tell the gate that the far side wants silence.
+    CoolDown(Duration),
+    Fetch(Fetch),
+    Finished(Ended),
+}
+
+#[derive(Debug)]
+pub enum Got {
+    Tx(Result<Done, TxError>),
+    Prepared(Result<Arc<Policy>, Fault>),
+    Permit(Decision),
+    Fetched(Result<Box<Page>, Box<Refusal>>),
+    /// The lease is gone.
+    Lost,
+    /// The process is shutting down: finish what is in flight, give the task back.
+    Stop,
+}
+
+/// How it went.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Ended {
+    pub outcome: Outcome,
+    pub stats: RunStats,
+    /// Where the cursor was moved to by this run.
+    pub cursor: Option<Ts>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Outcome {
+    /// The run is closed and the task in this state. The error says why, where there is one.
+    Closed(TaskStatus, Option<Fault>),
+    /// The plan was cancelled before the run began.
+    Cancelled,
+    /// The lease was lost; nothing was written after that.
+    Lost,
+    /// The store refused to open or close the run: a bug or a damaged database. The sweep takes the task back.
+    Stuck(TxError),
+}
+
+#[derive(Debug)]
+pub struct Run {
+    lease: Lease,
+    options: Options,
+    rng: Rng,
+    stage: Stage,
+    store: StoreSlot,
+    run: Option<RunId>,
+    stats: RunStats,
+    reader: Reader,
+    /// Read, waiting for their commit.
+    queue: VecDeque<Arc<CommitBatch>>,
+    committing: bool,
+    /// How the run is to end once everything read is committed.
+    verdict: Option<Verdict>,
+    stopping: bool,
+    cursor: Option<Ts>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Starting,
+    Preparing { resume: Option<Option<paging::Position>> },
+    Paging(Arc<Policy>),
+    Ending(Arc<EndRun>),
+    Advancing(Advance, Outcome),
+    Over,
+}
+
+/// The one transaction of this run that is with the store, or waits to be sent again.
+#[derive(Debug)]
+enum StoreSlot {
+    Free,
+    Sent { tx: Tx, tries: u32 },
+    Retry { tx: Tx, tries: u32, at: Ts },
+}
+
+#[derive(Debug)]
+struct Verdict {
+    end: RunEnd,
+    failure: Option<Failure>,
+}
+
+impl Run {
+    pub fn new(lease: Lease, options: Options, rng: Rng) -> Run {
+        Run {
+            lease,
+            options,
+            rng,
+            stage: Stage::Starting,
+            store: StoreSlot::Free,
+            run: None,
+            stats: RunStats::default(),
+            reader: Reader::default(),
+            queue: VecDeque::new(),
+            committing: false,
+            verdict: None,
+            stopping: false,
+            cursor: None,
+        }
+    }
+
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    pub fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Over)
+    }
+
+    /// The first step.
+    pub fn start(&mut self, wants: &mut Vec<Want>) {
+        self.send(StartRun { lease: LeaseRef::from(&self.lease) }.into(), wants);
+    }
+
+    /// Timers that have run out. Call at [`Run::wake_at`], and as often as you like.
+    pub fn poll(&mut self, now: Ts, wants: &mut Vec<Want>) {
+        let due = matches!(self.store, StoreSlot::Retry { at, .. } if now >= at);
+        if let (true, StoreSlot::Retry { tx, tries, .. }) = (due, &self.store) {
+            let (tx, tries) = (tx.clone(), *tries);
+            wants.push(Want::Tx(tx.clone()));
+            self.store = StoreSlot::Sent { tx, tries };
+        }
+        if matches!(self.stage, Stage::Paging(_)) && self.verdict.is_none() && self.reader.wakes(now) {
+            wants.push(Want::Permit);
+        }
+    }
+
+    pub fn wake_at(&self) -> Ts {
+        let store = if let StoreSlot::Retry { at, .. } = self.store { at } else { Ts::MAX };
+        store.min(self.reader.wake_at())
+    }
+
+    pub fn on(&mut self, now: Ts, got: Got, wants: &mut Vec<Want>) {
+        if self.is_over() {
+            return;
+        }
+        match got {
+            Got::Lost => self.finish(Outcome::Lost, wants),
+            Got::Stop => self.stop(wants),
+            Got::Tx(answer) => self.on_store(now, answer, wants),
+            Got::Prepared(prepared) => self.on_prepared(prepared, wants),
+            Got::Permit(decision) => self.on_permit(now, decision, wants),
+            Got::Fetched(result) => self.on_fetched(now, result, wants),
+        }
+    }
+
+    fn on_store(&mut self, now: Ts, answer: Result<Done, TxError>, wants: &mut Vec<Want>) {
+        let StoreSlot::Sent { tx, tries } = std::mem::replace(&mut self.store, StoreSlot::Free) else { return };
+        match answer {
+            Err(TxError::Fenced) => self.finish(Outcome::Lost, wants),
+            // Every operation may be repeated, also when its outcome is unknown. The lease bounds how long.
+            Err(error) if error.is_transient() && !matches!(self.stage, Stage::Advancing(..)) => {
+                let wait = STORE_RETRY.delay(tries + 1, &mut self.rng);
+                self.store = StoreSlot::Retry { tx, tries: tries + 1, at: now + wait };
+            }
+            answer => self.on_answer(answer, wants),
+        }
+    }
+
+    fn on_answer(&mut self, answer: Result<Done, TxError>, wants: &mut Vec<Want>) {
+        match (&mut self.stage, answer) {
+            (Stage::Starting, Ok(Done::StartRun(RunStarted::Go { run, snapshot_hash, resume, .. }))) => {
+                self.run = Some(run);
+                self.stage = Stage::Preparing { resume: resume.map(|resume| resume.next) };
+                wants.push(Want::Prepare { snapshot_hash });
+            }
+            (Stage::Starting, Ok(Done::StartRun(RunStarted::Cancelled))) => self.finish(Outcome::Cancelled, wants),
+            (Stage::Paging(_), Ok(Done::CommitBatch(done))) => {
+                self.committing = false;
+                self.stats.add(&done.stats);
+                self.proceed(wants);
+            }
+            // The store will never take this page: keep what is committed, fail the task, tell why.
+            (Stage::Paging(_), Err(error)) => {
+                self.committing = false;
+                self.queue.clear();
+                let error = Fault::new(Code::InternalError, Level::L4, error.to_string());
+                self.verdict = Some(Verdict { end: RunEnd::Failed { error }, failure: None });
+                self.proceed(wants);
+            }
+            (Stage::Ending(end), Ok(Done::EndRun(done))) => {
+                let error = match &end.end {
+                    RunEnd::Succeeded => None,
+                    RunEnd::Partial { error } | RunEnd::Failed { error } | RunEnd::Requeue { error, .. } => {
+                        Some(error.clone())
+                    }
+                };
+                let outcome = Outcome::Closed(done.task_status, error);
+                if done.task_status == TaskStatus::Succeeded {
+                    self.advance(outcome, wants);
+                } else {
+                    self.finish(outcome, wants);
+                }
+            }
+            (Stage::Advancing(advance, outcome), answer) => match advance.on(answer) {
+                advance::Step::Tx(tx) => self.send(tx, wants),
+                advance::Step::Done { moved_to } => {
+                    let outcome = outcome.clone();
+                    self.cursor = moved_to;
+                    self.finish(outcome, wants);
+                }
+                // The task is closed and its window counts; the next planner tick moves the value.
+                advance::Step::GaveUp(_) => {
+                    let outcome = outcome.clone();
+                    self.finish(outcome, wants);
+                }
+            },
+            (_, Err(error)) => self.finish(Outcome::Stuck(error), wants),
+            (_, Ok(other)) => {
+                let error = TxError::Refused(format!("unexpected answer {other:?}"));
+                self.finish(Outcome::Stuck(error), wants);
+            }
+        }
+    }
+
+    fn on_prepared(&mut self, prepared: Result<Arc<Policy>, Fault>, wants: &mut Vec<Want>) {
+        let Stage::Preparing { resume } = &mut self.stage else { return };
+        let resume = resume.take();
+        match prepared {
+            Ok(policy) => {
+                match resume {
+                    None => self.reader.begin(policy.paging.first()),
+                    Some(Some(next)) => self.reader.begin(next),
+                    // The slice was read to its end before: only the closing is missing.
+                    Some(None) => self.verdict = Some(Verdict { end: RunEnd::Succeeded, failure: None }),
+                }
+                self.stage = Stage::Paging(policy);
+            }
+            Err(error) => {
+                self.verdict = Some(Verdict { end: RunEnd::Failed { error }, failure: None });
+                self.close(wants);
+                return;
+            }
+        }
+        if self.stopping && self.verdict.is_none() {
+            self.verdict = Some(give_back());
+        }
+        self.proceed(wants);
+    }
+
+    fn stop(&mut self, wants: &mut Vec<Want>) {
+        self.stopping = true;
+        if matches!(self.stage, Stage::Paging(_)) && self.verdict.is_none() {
+            self.verdict = Some(give_back());
+            self.reader.halt();
+            self.proceed(wants);
+        }
+    }
+
+    /// Commits the next page, reads the next page, or closes the run: whatever is possible now.
+    fn proceed(&mut self, wants: &mut Vec<Want>) {
+        if !self.committing
+            && let Some(batch) = self.queue.pop_front()
+        {
+            self.committing = true;
+            self.send(batch.into(), wants);
+        }
+        let uncommitted = self.queue.len() + usize::from(self.committing);
+        match &self.verdict {
+            None if uncommitted <= self.options.lookahead && self.reader.may_ask() => wants.push(Want::Permit),
+            Some(_) if uncommitted == 0 => self.close(wants),
+            _ => {}
+        }
+    }
+
+    fn close(&mut self, wants: &mut Vec<Want>) {
+        let (Some(run), Some(verdict)) = (self.run, self.verdict.take()) else { return };
+        let end = Arc::new(EndRun {
+            lease: LeaseRef::from(&self.lease),
+            lineage: self.lease.lineage,
+            run,
+            end: verdict.end,
+            stats: self.stats.clone(),
+            failure: verdict.failure,
+            max_attempts: self.options.max_attempts,
+        });
+        self.stage = Stage::Ending(Arc::clone(&end));
+        self.send(end.into(), wants);
+    }
+
+    fn advance(&mut self, outcome: Outcome, wants: &mut Vec<Want>) {
+        let (advance, step) = Advance::start(RecordAdvance {
+            cursor: self.lease.cursor,
+            cause: self.run.map(|run| (self.lease.task, run)),
+            observed_max: self.stats.observed_max,
+        });
+        self.stage = Stage::Advancing(advance, outcome);
+        if let advance::Step::Tx(tx) = step {
+            self.send(tx, wants);
+        }
+    }
+
+    fn finish(&mut self, outcome: Outcome, wants: &mut Vec<Want>) {
+        self.stage = Stage::Over;
+        self.store = StoreSlot::Free;
+        self.reader.halt();
+        self.queue.clear();
+        wants.push(Want::Finished(Ended { outcome, stats: self.stats.clone(), cursor: self.cursor }));
+    }
+
+    fn send(&mut self, tx: Tx, wants: &mut Vec<Want>) {
+        debug_assert!(matches!(self.store, StoreSlot::Free), "one transaction at a time");
+        wants.push(Want::Tx(tx.clone()));
+        self.store = StoreSlot::Sent { tx, tries: 0 };
+    }
+}
+
+/// How a store that does not answer is asked again.
+const STORE_RETRY: retry::Policy = retry::Policy {
+    max_attempts: u32::MAX,
+    min_delay_ms: 50,
+    max_delay_ms: 5_000,
+    multiplier_percent: 200,
+    jitter_percent: 20,
+};
+
+/// A shutdown: the task goes back untouched by failure.
+fn give_back() -> Verdict {
+    let error = Fault::new(Code::InternalError, Level::L1, "the process was asked to stop");
+    Verdict { end: RunEnd::Requeue { delay: Duration::ZERO, error, counted: false }, failure: None }
+}
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

@@ -1,1 +1,82 @@
-//! ...
+//! Taking back what the dead left behind. Idempotent and allowed on every host: the store's guarded statement decides.
+
+use std::time::Duration;
+
+use crate::rng::Rng;
+use crate::time::Ts;
+use crate::tx::{Sweep, Swept, TxError};
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub every: Duration,
+    pub limit: u32,
+    pub max_attempts: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { every: Duration::from_secs(10), limit: 100, max_attempts: 5 }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Sweeper {
+    options: Options,
+    rng: Rng,
+    due: Ts,
+    in_flight: bool,
+}
+
+impl Sweeper {
+    /// Sweeps for the first time at once.
+    pub fn new(options: Options, rng: Rng, now: Ts) -> Sweeper {
+        Sweeper { options, rng, due: now, in_flight: false }
+    }
+
+    /// The sweep to run now, if it is time.
+    pub fn poll(&mut self, now: Ts) -> Option<Sweep> {
+        if self.in_flight || now < self.due {
+            return None;
+        }
+        self.in_flight = true;
+        Some(Sweep { limit: self.options.limit, max_attempts: self.options.max_attempts, everyone: false })
+    }
+
+    pub fn on(&mut self, now: Ts, answer: &Result<Swept, TxError>) {
+        self.in_flight = false;
+        let full =
+            matches!(answer, Ok(swept) if swept.requeued.len() + swept.failed.len() >= self.options.limit as usize);
+        // A full sweep has more behind it. Otherwise with jitter, so that many hosts do not sweep in step.
+        self.due = if full {
+            now
+        } else {
+            let every = self.options.every.as_micros() as u64;
+            now + Duration::from_micros(every - every / 10 + self.rng.below(every / 5 + 1))
+        };
+    }
+
+    pub fn wake_at(&self) -> Ts {
+        self.due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::TaskId;
+
+    #[test]
+    fn a_full_sweep_is_followed_at_once_and_an_idle_one_after_about_the_interval() {
+        let now = Ts::from_secs(100);
+        let options = Options { limit: 2, ..Options::default() };
+        let mut sweeper = Sweeper::new(options, Rng::new(1), now);
+        assert!(sweeper.poll(now).is_some());
+        assert!(sweeper.poll(now).is_none(), "one at a time");
+        sweeper.on(now, &Ok(Swept { requeued: vec![TaskId(1), TaskId(2)], failed: vec![], now }));
+        assert!(sweeper.poll(now).is_some());
+        sweeper.on(now, &Err(TxError::Busy));
+        assert!(sweeper.poll(now).is_none());
+        let wait = sweeper.wake_at().since(now);
+        assert!(wait >= options.every * 9 / 10 && wait <= options.every * 11 / 10);
+    }
+}

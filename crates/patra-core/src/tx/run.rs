@@ -26,12 +26,7 @@ pub struct StartRun {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RunStarted {
-    Go {
-        run: RunId,
-        attempt_no: i64,
-        snapshot_hash: String,
-        resume: Option<Resume>,
-    },
+    Go { run: RunId, attempt_no: i64, snapshot_hash: String, resume: Option<Resume> },
     Cancelled,
 }
 
@@ -59,6 +54,8 @@ pub struct CommitBatch {
     pub batch_no: u32,
     pub expr_hash: String,
     pub idempotent_key: String,
+    /// What `uk_run_before_tok` compares: the position's token, made distinct where a far side repeats it (C-37).
+    pub before_token: Option<String>,
     pub position: Position,
     /// `None`: this was the last page.
     pub next: Option<Position>,
@@ -199,7 +196,14 @@ mod tests {
     // covers: ING-14.3-02, ING-14.3-03, ING-14.3-04
     #[test]
     fn run_statistics_are_the_sum_of_the_batches_under_the_documented_names() {
-        let batch = BatchStats { items_count: 100, inserted: 71, updated: 28, skipped: 1, latency_ms: 520, ..Default::default() };
+        let batch = BatchStats {
+            items_count: 100,
+            inserted: 71,
+            updated: 28,
+            skipped: 1,
+            latency_ms: 520,
+            ..Default::default()
+        };
         let mut run = RunStats::default();
         run.add(&batch);
         run.add(&BatchStats { latency_ms: 480, has_next: true, throttled_count: 3, ..batch });

@@ -76,7 +76,8 @@ pub struct Renewed {
 }
 
 /// Takes back up to `limit` DISPATCHED or EXECUTING tasks whose lease has expired, or, with `everyone`, all of them: the
-/// start of the only process on an embedded database, where every other owner is known to be dead.
+/// start of the only process on an embedded database, where every other owner is known to be dead. With `everyone` the
+/// leases on triggers that wait for planning are dropped too.
 ///
 /// The orphan run becomes FAILED with reason `lease_expired`. The task goes back to QUEUED, or becomes FAILED when its
 /// attempts have reached `max_attempts`. One guarded statement decides, so a task that finished meanwhile stays finished.

@@ -1,0 +1,102 @@
+//! What a fetch brings back, and how a page becomes a batch.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Policy;
+use super::reader::{Place, batch_key};
+use crate::error::Fault;
+use crate::id::RunId;
+use crate::paging::{Facts, Position};
+use crate::record::{Record, Rejected, deduplicate};
+use crate::tx::{BatchStats, CommitBatch, HttpStats, Lease, LeaseRef};
+
+/// A page that was read and mapped.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Page {
+    pub facts: Facts,
+    pub records: Vec<Record>,
+    pub rejected: Vec<Rejected>,
+    /// Hash of the items, for the loop guard.
+    pub content: [u8; 16],
+    pub evidence: Evidence,
+}
+
+/// Why a page could not be read.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Refusal {
+    pub fault: Fault,
+    /// The far side asked us to slow down; this is not its failure.
+    pub throttled: bool,
+    pub retry_after: Option<Duration>,
+    pub evidence: Evidence,
+}
+
+/// What the ledger keeps of the exchange: JSON, redacted.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Evidence {
+    pub latency_ms: u32,
+    pub status: u16,
+    pub bytes: u64,
+    pub request_digest: String,
+    pub response_digest: String,
+}
+
+impl Default for Evidence {
+    fn default() -> Evidence {
+        Evidence { latency_ms: 0, status: 0, bytes: 0, request_digest: "{}".into(), response_digest: "{}".into() }
+    }
+}
+
+impl Evidence {
+    pub(super) fn stats(&self) -> BatchStats {
+        BatchStats {
+            latency_ms: self.latency_ms,
+            http: HttpStats { status: self.status, bytes: self.bytes },
+            ..BatchStats::default()
+        }
+    }
+}
+
+impl Page {
+    pub(super) fn into_batch(
+        mut self,
+        lease: &Lease,
+        run: RunId,
+        policy: &Policy,
+        place: &Place,
+        next: Option<Position>,
+    ) -> Arc<CommitBatch> {
+        // Counted before duplicates go, so that a page's numbers add up to its items.
+        let (kept, rejected) = (self.records.len() as u32, self.rejected.len() as u32);
+        let outside = self.facts.items.saturating_sub(kept + rejected);
+        let duplicates = deduplicate(&mut self.records) as u32;
+        let stats = BatchStats {
+            items_count: self.facts.items,
+            skipped: duplicates + outside,
+            failed: rejected,
+            retry_count: place.retries,
+            throttled_count: place.throttles,
+            has_next: next.is_some(),
+            ..self.evidence.stats()
+        };
+        Arc::new(CommitBatch {
+            lease: LeaseRef::from(lease),
+            lineage: lease.lineage,
+            run,
+            batch_no: place.batch_no,
+            expr_hash: lease.expr_hash.clone(),
+            idempotent_key: batch_key(run, place.batch_no, &place.position),
+            before_token: place.before_token.clone(),
+            position: place.position.clone(),
+            next,
+            page_size: policy.paging.page_size,
+            stream: Arc::clone(&policy.stream),
+            records: self.records,
+            rejected: self.rejected,
+            stats,
+            request_digest: self.evidence.request_digest,
+            response_digest: self.evidence.response_digest,
+        })
+    }
+}
