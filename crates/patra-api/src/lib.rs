@@ -1,1 +1,34 @@
-//! placeholder
+//! The HTTP door. Handlers read through the query port and write only by recording a trigger; they know no SQL and no
+//! engine internals.
+//!
+//! Everything but health needs a key. Answers under `/api/v1` use one envelope, carry a request id, and never have
+//! status 200 for a failure.
+
+mod auth;
+mod envelope;
+pub mod key;
+mod request_id;
+mod routes;
+mod serve;
+
+use std::sync::Arc;
+
+use patra_core::port::{Clock, Store};
+
+pub use routes::router;
+pub use serve::serve;
+
+/// What the handlers share.
+#[derive(Clone)]
+pub struct Api {
+    pub store: Arc<dyn Store>,
+    pub clock: Arc<dyn Clock>,
+    /// Called when a trigger was recorded, so that a planner in this process need not wait for its next look.
+    pub nudge: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl std::fmt::Debug for Api {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Api").field("store", &self.store).finish_non_exhaustive()
+    }
+}

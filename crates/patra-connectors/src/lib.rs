@@ -1,1 +1,10 @@
-//! placeholder
+//! Between a request and records: a [`Pager`] renders the request for a position, and turns the answer into a page.
+//! Pure functions of snapshot and bytes: no socket, no store, no clock of its own, so a page can be replayed from its
+//! bytes.
+
+pub mod classify;
+mod json;
+mod pager;
+mod request;
+
+pub use pager::{Exchange, Pager};

@@ -44,6 +44,11 @@ pub(crate) async fn bounded<T>(limits: &Limits, sending: impl Future<Output = T>
     }
 }
 
+/// `since + wait`, where a wait without end (`Duration::MAX`) would overflow: a year is as good.
+pub(crate) fn later(since: Instant, wait: Duration) -> Instant {
+    since + wait.min(Duration::from_secs(365 * 24 * 60 * 60))
+}
+
 #[derive(Debug)]
 struct Attempt {
     connect: Duration,
@@ -53,7 +58,8 @@ struct Attempt {
 
 impl Attempt {
     fn silent_until(&self, read: Duration) -> Instant {
-        self.quiet_since.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or_else(Instant::now) + read
+        let quiet_since = *self.quiet_since.lock().unwrap_or_else(PoisonError::into_inner);
+        later(quiet_since.unwrap_or_else(Instant::now), read)
     }
 
     fn set_quiet_since(&self, since: Option<Instant>) {

@@ -53,5 +53,5 @@ fn find<T: StdError + 'static>(error: &reqwest::Error) -> Option<&T> {
 }
 
 fn chain(error: &reqwest::Error) -> impl Iterator<Item = &(dyn StdError + 'static)> {
-    std::iter::successors(Some(error as &(dyn StdError + 'static)), |error| error.source())
+    std::iter::successors(Some(error as &(dyn StdError + 'static)), |&error| error.source())
 }

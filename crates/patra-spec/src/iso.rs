@@ -28,15 +28,15 @@ impl FromStr for Iso {
         let text = text.trim();
         // jiff reads friendlier forms too; one form keeps manifests alike.
         if !text.starts_with(['P', 'p', '-']) {
-            return Err(format!("{} is no ISO-8601 duration", crate::yaml::quote(text)));
+            return Err(format!("{} is no ISO-8601 duration", crate::problem::quote(text)));
         }
         let span: jiff::Span =
-            text.parse().map_err(|_| format!("{} is no ISO-8601 duration", crate::yaml::quote(text)))?;
+            text.parse().map_err(|_| format!("{} is no ISO-8601 duration", crate::problem::quote(text)))?;
         if span.is_negative() {
-            return Err(format!("{} is negative", crate::yaml::quote(text)));
+            return Err(format!("{} is negative", crate::problem::quote(text)));
         }
         if span.get_years() != 0 || span.get_months() != 0 {
-            return Err(format!("{} counts months or years, whose length varies", crate::yaml::quote(text)));
+            return Err(format!("{} counts months or years, whose length varies", crate::problem::quote(text)));
         }
         let part = |count: i64, unit_micros: i128| i128::from(count) * unit_micros;
         let micros = part(span.get_weeks().into(), 604_800_000_000)

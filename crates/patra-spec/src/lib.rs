@@ -10,10 +10,12 @@ mod compile;
 pub mod expr;
 mod iso;
 pub mod manifest;
+mod origin;
 mod problem;
 mod read;
 pub mod selector;
 pub mod snapshot;
+mod suggest;
 mod words;
 mod yaml;
 

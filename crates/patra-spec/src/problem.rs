@@ -1,6 +1,5 @@
 //! What is wrong with a manifest, said so that the author can mend it: where, what was found, what was expected.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use patra_core::{Code, Fault, Level};
@@ -45,7 +44,7 @@ impl Problems {
         if found.is_empty() {
             return Ok(value);
         }
-        found.sort_by(|a, b| (a.line, a.column).cmp(&(b.line, b.column)));
+        found.sort_by_key(|problem| (problem.line, problem.column));
         Err(Problems(found))
     }
 
@@ -99,115 +98,15 @@ impl Flaw {
     }
 }
 
-/// A place in the file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Pos {
-    pub(crate) line: u32,
-    pub(crate) column: u32,
+/// A text as it is shown in a message: quoted, and not longer than a line.
+pub(crate) fn quote(text: &str) -> String {
+    format!("{:?}", shorten(text))
 }
 
-/// Where a value was written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) key: Pos,
-    pub(crate) value: Pos,
-    /// Columns between the start of the value and its text, when the text stands in the file as it is (1 for a quoted
-    /// text without escapes). Only then does an offset in the text name a column.
-    pub(crate) shift: Option<u32>,
-}
-
-/// The side table of places, by path. It is no part of a manifest's meaning: never stored, and equal to every other.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Origin {
-    pub(crate) file: String,
-    pub(crate) places: BTreeMap<String, Place>,
-}
-
-impl PartialEq for Origin {
-    fn eq(&self, _: &Origin) -> bool {
-        true
+pub(crate) fn shorten(text: &str) -> String {
+    let mut short: String = text.chars().take(60).collect();
+    if short.len() < text.len() {
+        short.push('…');
     }
-}
-
-impl Origin {
-    /// A problem with the value at `path`, or with its absence: then it is shown where its section begins.
-    pub(crate) fn problem(&self, path: &str, message: impl Into<String>, hint: Option<String>) -> Problem {
-        let at = self.places.get(path).map(|place| place.value).unwrap_or_else(|| self.nearest(path));
-        self.at(at, path, message, hint)
-    }
-
-    /// A problem inside the text at `path`.
-    pub(crate) fn flaw(&self, path: &str, text: &str, flaw: Flaw) -> Problem {
-        let mut problem = self.problem(path, flaw.message, flaw.hint);
-        if let Some(shift) = self.places.get(path).and_then(|place| place.shift) {
-            let before = text.get(..flaw.offset).map_or(0, |before| before.chars().count());
-            problem.column += shift + u32::try_from(before).unwrap_or(0);
-        }
-        problem
-    }
-
-    pub(crate) fn at(&self, at: Pos, path: &str, message: impl Into<String>, hint: Option<String>) -> Problem {
-        let (file, path, message) = (self.file.clone(), path.to_owned(), message.into());
-        Problem { file, line: at.line, column: at.column, path, message, hint }
-    }
-
-    fn nearest(&self, mut path: &str) -> Pos {
-        while let Some((parent, _)) = path.rsplit_once('.') {
-            if let Some(place) = self.places.get(parent) {
-                return place.key;
-            }
-            path = parent;
-        }
-        self.places.get("").map(|place| place.value).unwrap_or_default()
-    }
-}
-
-/// `did you mean `x`?` when one of the words is close, otherwise the list of them.
-pub(crate) fn suggest(found: &str, words: &[&str]) -> Option<String> {
-    match closest(found, words) {
-        Some(word) => Some(format!("did you mean `{word}`?")),
-        None if words.is_empty() => None,
-        None => Some(format!("expected one of: {}", words.join(", "))),
-    }
-}
-
-/// The word at a small edit distance, if there is one.
-pub(crate) fn closest<'w>(found: &str, words: &[&'w str]) -> Option<&'w str> {
-    let found: Vec<char> = found.to_lowercase().chars().take(64).collect();
-    let limit = found.len().div_ceil(3).min(3);
-    words
-        .iter()
-        .map(|word| (distance(&found, &word.to_lowercase().chars().collect::<Vec<_>>()), *word))
-        .filter(|(distance, _)| *distance <= limit)
-        .min()
-        .map(|(_, word)| word)
-}
-
-/// Levenshtein's distance, one row at a time.
-fn distance(a: &[char], b: &[char]) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let change = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn close_words_are_suggested_and_far_ones_listed() {
-        let words = ["token", "offset", "page", "url", "time"];
-        assert_eq!(suggest("tokn", &words).as_deref(), Some("did you mean `token`?"));
-        assert_eq!(suggest("OFSET", &words).as_deref(), Some("did you mean `offset`?"));
-        assert_eq!(suggest("cursor", &words).as_deref(), Some("expected one of: token, offset, page, url, time"));
-        assert_eq!(suggest("x", &[]), None);
-    }
+    short
 }

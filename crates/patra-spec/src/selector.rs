@@ -74,7 +74,7 @@ fn segment(rest: &str) -> Result<(Segment, usize), Flaw> {
     if let Some(inner) = rest.strip_prefix('[') {
         return bracketed(inner).map_err(|flaw| Flaw { offset: flaw.offset + 1, ..flaw });
     }
-    Err(Flaw::new(0, format!("expected `.name` or `[…]`, found {}", crate::yaml::quote(rest))))
+    Err(Flaw::new(0, format!("expected `.name` or `[…]`, found {}", crate::problem::quote(rest))))
 }
 
 fn dotted(name: &str) -> Result<(Segment, usize), Flaw> {
@@ -83,13 +83,16 @@ fn dotted(name: &str) -> Result<(Segment, usize), Flaw> {
         // `-` is no part of a dotted name in RFC 9535, and the mistake is common.
         if name[len..].starts_with('-') {
             let whole: String = name.chars().take_while(|c| !matches!(c, '.' | '[')).collect();
-            return Err(Flaw::new(1, "a dotted name has letters, digits and `_` only").hint(format!("write `['{whole}']`")));
+            return Err(
+                Flaw::new(1, "a dotted name has letters, digits and `_` only").hint(format!("write `['{whole}']`"))
+            );
         }
         return Ok((Segment::Key(name[..len].to_owned()), len));
     }
     match name.chars().next() {
         Some('*') => Err(plain_only(1, "`*`")),
-        Some(c) if c.is_ascii_digit() => Err(Flaw::new(1, "a dotted name does not begin with a digit").hint("write an array index as `[0]`, a name as `['0']`")),
+        Some(c) if c.is_ascii_digit() => Err(Flaw::new(1, "a dotted name does not begin with a digit")
+            .hint("write an array index as `[0]`, a name as `['0']`")),
         _ => Err(Flaw::new(1, "a name is missing after `.`")),
     }
 }

@@ -74,3 +74,11 @@ words! {
         Article = "article",
     }
 }
+
+words! {
+    /// How a body is decoded.
+    Format {
+        #[default]
+        Json = "json",
+    }
+}

@@ -4,10 +4,10 @@
 use std::fmt;
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::options::AliasLimits;
-use serde_saphyr::{Location, Spanned};
+use serde_saphyr::{Location, Spanned, UserMessageFormatter};
 
-use crate::problem::{Origin, Pos, Problem};
+use crate::origin::{Origin, Pos};
+use crate::problem::{Problem, quote};
 
 /// Largest manifest, in bytes.
 const MAX_BYTES: usize = 1024 * 1024;
@@ -54,15 +54,6 @@ impl Node {
     }
 }
 
-/// A text as it is shown in a message: quoted, and not longer than a line.
-pub(crate) fn quote(text: &str) -> String {
-    let mut short: String = text.chars().take(60).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    format!("{short:?}")
-}
-
 /// Reads one YAML document.
 pub(crate) fn parse(file: &str, text: &str) -> Result<Node, Problem> {
     let origin = Origin { file: file.to_owned(), ..Origin::default() };
@@ -82,7 +73,7 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Node, Problem> {
             max_recorded_anchor_events: 4 * MAX_NODES,
             max_recorded_anchor_bytes: MAX_BYTES,
         },
-        alias_limits: AliasLimits {
+        alias_limits: serde_saphyr::alias_limits! {
             max_total_replayed_events: MAX_NODES,
             max_replay_stack_depth: 16,
             max_alias_expansions_per_anchor: 1_000,
@@ -94,13 +85,19 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Node, Problem> {
         Ok(raw) => Ok(resolve(raw, text)),
         Err(error) => {
             let at = error.location().map_or(Pos { line: 1, column: 1 }, pos);
-            let message = error.without_snippet().to_string();
-            // The place is ours to print; the parser appends it to its own text as well.
-            let message = message.lines().next().unwrap_or_default();
-            let message = message.split(" at line ").next().unwrap_or(message);
-            Err(origin.at(at, "", format!("the YAML cannot be read: {message}"), None))
+            Err(origin.at(at, "", format!("the YAML cannot be read: {}", reason(&error)), None))
         }
     }
+}
+
+fn reason(error: &serde_saphyr::Error) -> String {
+    let text = error.without_snippet().render_with_formatter(&UserMessageFormatter);
+    if text.contains("Documents {") {
+        return "a manifest is one document, this file holds several".to_owned();
+    }
+    // The place is ours to print; the parser appends it to its own text as well.
+    let line = text.lines().next().unwrap_or_default();
+    line.split(" at line ").next().unwrap_or(line).to_owned()
 }
 
 /// The tree as the parser gives it, before the spelling of scalars is looked up.
@@ -236,17 +233,25 @@ mod tests {
 
     #[test]
     fn every_key_and_value_knows_its_place_and_spelling() {
-        check("a: 1.10\nb: {c: \"x${ y }\", d: plain}", "1:1{a@1:1=1:4 the number 1.10 b@2:1=2:4{c@2:5=2:8 the text \"x${ y }\"+1 d@2:20=2:23 the text \"plain\"+0}}");
+        check(
+            "a: 1.10\nb: {c: \"x${ y }\", d: plain}",
+            "1:1{a@1:1=1:4 the number 1.10 b@2:1=2:4{c@2:5=2:8 the text \"x${ y }\"+1 d@2:19=2:22 the text \"plain\"+0}}",
+        );
         check("- true\n- no\n- ~\n- '007'", "1:1[1:3 `true` 2:3 the text \"no\"+0 3:3 nothing 4:3 the text \"007\"+1]");
         check("a: &x {k: 1}\nb: *x", "1:1{a@1:1=1:7{k@1:8=1:11 the number 1} b@2:1=1:7{k@1:8=1:11 the number 1}}");
     }
 
     #[test]
     fn broken_yaml_is_one_problem_with_a_place() {
-        check("a: [1", "");
-        check("a: 1\na: 2", "");
-        check("", "");
-        check("a: 1\n---\nb: 2", "");
+        check("a: [1", "t.yaml:1:4: the YAML cannot be read: unclosed bracket '['");
+        check("a: 1\na: 2", "t.yaml:2:1: the YAML cannot be read: duplicate mapping key: a not allowed here");
+        check("", "1:1 nothing");
+        check(
+            "a: 1\n---\nb: 2",
+            "t.yaml:2:1: the YAML cannot be read: a manifest is one document, this file holds several",
+        );
+        check("a: *b", "t.yaml:1:4: the YAML cannot be read: reference to unknown value");
+        check("a: !!binary '&'", "t.yaml:1:13: the YAML cannot be read: invalid !!binary base64");
     }
 
     #[test]
@@ -255,7 +260,13 @@ mod tests {
             let list = vec![format!("*a{}", n - 1); 9].join(",");
             format!("{yaml}a{n}: &a{n} [{list}]\n")
         });
-        for yaml in [bomb, "[".repeat(10_000), "{a: ".repeat(10_000), format!("a: {}", "x".repeat(MAX_BYTES)), "- 1\n".repeat(60_000)] {
+        for yaml in [
+            bomb,
+            "[".repeat(10_000),
+            "{a: ".repeat(10_000),
+            format!("a: {}", "x".repeat(MAX_BYTES)),
+            "- 1\n".repeat(60_000),
+        ] {
             assert!(parse("t.yaml", &yaml).is_err());
         }
     }

@@ -1,1 +1,138 @@
-//! placeholder
+//! The store ports on PostgreSQL, for any number of processes on any number of hosts.
+//!
+//! File for file the twin of `patra-store-sqlite`: what differs is the dialect and what a server brings with it, that is,
+//! connections that die, locks on rows instead of one writer, and the server's clock.
+
+mod error;
+mod exec;
+mod json;
+mod migrate;
+mod open;
+mod pool;
+mod query;
+#[cfg(test)]
+mod tests;
+mod time;
+
+use std::fmt;
+use std::time::Duration;
+
+use patra_core::port::query::{Filter, Key, Progress, Row, View};
+use patra_core::port::{Boxed, Commands, Queries};
+use patra_core::tx::{Done, Tx, TxError};
+
+pub use open::OpenError;
+
+use crate::pool::Pool;
+
+/// How to reach the database, and the limits that hold there.
+#[derive(Clone)]
+pub struct Options {
+    /// `postgres://user:password@host:port/database`. Never logged or shown.
+    pub url: String,
+    /// Connections for everything but heartbeats, which have their own.
+    pub pool_size: usize,
+    /// The schema to live in, made when it is missing. `None`: the first of the user's `search_path`, mostly `public`.
+    pub schema: Option<String>,
+    /// The server gives up a statement after this time.
+    pub statement_timeout: Duration,
+    /// The server gives up waiting for a row's lock after this time; the operation is then `Busy`.
+    pub lock_timeout: Duration,
+    /// We give up an operation after this time, and its connection with it. Longer than `statement_timeout`: it is for
+    /// servers that do not answer at all.
+    pub deadline: Duration,
+    /// How long to wait for a free connection.
+    pub acquire_timeout: Duration,
+    pub connect_timeout: Duration,
+    /// Shown in `pg_stat_activity`.
+    pub application_name: String,
+}
+
+impl Options {
+    pub fn new(url: impl Into<String>) -> Options {
+        Options {
+            url: url.into(),
+            pool_size: 8,
+            schema: None,
+            statement_timeout: Duration::from_secs(15),
+            lock_timeout: Duration::from_secs(5),
+            deadline: Duration::from_secs(20),
+            acquire_timeout: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(5),
+            application_name: "patra".to_owned(),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("url", &"***")
+            .field("pool_size", &self.pool_size)
+            .field("schema", &self.schema)
+            .field("statement_timeout", &self.statement_timeout)
+            .field("lock_timeout", &self.lock_timeout)
+            .field("deadline", &self.deadline)
+            .field("acquire_timeout", &self.acquire_timeout)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("application_name", &self.application_name)
+            .finish()
+    }
+}
+
+/// A PostgreSQL database as a store. Cheap to clone; the clones share their connections.
+#[derive(Clone, Debug)]
+pub struct PostgresStore {
+    pool: Pool,
+    /// Renewals never wait behind other work: a saturated pool must not cost leases (class 10).
+    heartbeats: Pool,
+}
+
+impl PostgresStore {
+    /// Connects, and brings the schema to the version of this program.
+    pub async fn open(options: Options) -> Result<PostgresStore, OpenError> {
+        let config = open::configure(&options)?;
+        let pool = Pool::new(&config, &options, options.pool_size.max(1)).map_err(OpenError::Failed)?;
+        let heartbeats = Pool::new(&config, &options, 1).map_err(OpenError::Failed)?;
+        let mut client = pool.get().await.map_err(|error| open::classify(&error, &config))?;
+        migrate::migrate(&mut client, options.schema.as_deref()).await?;
+        Ok(PostgresStore { pool, heartbeats })
+    }
+}
+
+impl Commands for PostgresStore {
+    fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>> {
+        let pool = if matches!(tx, Tx::Renew(_)) { &self.heartbeats } else { &self.pool };
+        Box::pin(pool.run(move |session| Box::pin(exec::execute(session, tx))))
+    }
+}
+
+impl Queries for PostgresStore {
+    fn manifest(&self, provenance_code: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
+        let code = provenance_code.to_owned();
+        Box::pin(self.pool.run(move |session| Box::pin(query::manifest(session, code))))
+    }
+
+    fn snapshot(&self, hash: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
+        let hash = hash.to_owned();
+        Box::pin(self.pool.run(move |session| Box::pin(query::snapshot(session, hash))))
+    }
+
+    fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {
+        let public_id = public_id.to_owned();
+        Box::pin(self.pool.run(move |session| Box::pin(query::progress::progress(session, public_id))))
+    }
+
+    fn key(&self, prefix: &str) -> Boxed<'_, Result<Option<Key>, TxError>> {
+        let prefix = prefix.to_owned();
+        Box::pin(self.pool.run(move |session| Box::pin(query::key(session, prefix))))
+    }
+
+    fn list(&self, view: View, filter: Filter) -> Boxed<'_, Result<Vec<Row>, TxError>> {
+        Box::pin(self.pool.run(move |session| Box::pin(query::list::list(session, view, filter))))
+    }
+
+    fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {
+        Box::pin(self.pool.run(move |session| Box::pin(query::ping(session))))
+    }
+}

@@ -1,1 +1,136 @@
-//! placeholder
+//! The store ports on an embedded SQLite database: one thread that writes, a few connections that read.
+//!
+//! What each operation means is written in `patra_core::tx`; this crate only says it in SQLite's SQL. It knows nothing of
+//! the engine, HTTP or manifests.
+
+mod connect;
+mod error;
+mod exec;
+mod lock;
+mod migrate;
+mod query;
+mod reader;
+mod sql;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use patra_core::port::query::{Filter, Key, Progress, Row, View};
+use patra_core::port::{Boxed, Clock, Commands, Queries};
+use patra_core::tx::{Done, Tx, TxError};
+
+pub use connect::Synchronous;
+pub use error::OpenError;
+pub use reader::SqliteReader;
+
+/// How to open a store.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The database file. Its folder is made when it is missing.
+    pub path: PathBuf,
+    pub clock: Arc<dyn Clock>,
+    /// Connections that read at the same time.
+    pub readers: usize,
+    pub synchronous: Synchronous,
+    /// How long a statement waits for a lock that another program holds (`sqlite3`, a backup).
+    pub busy_timeout: Duration,
+    /// A query that runs longer is stopped: a long reader keeps the WAL from being emptied.
+    pub query_timeout: Duration,
+}
+
+impl Options {
+    pub fn new(path: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Options {
+        Options {
+            path: path.into(),
+            clock,
+            readers: 4,
+            synchronous: Synchronous::Full,
+            busy_timeout: Duration::from_secs(5),
+            query_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A store on one database file, for the one process that may write to it. Cheap to clone; the last clone to go ends the
+/// writer and closes the file.
+#[derive(Clone, Debug)]
+pub struct SqliteStore {
+    inner: Arc<Inner>,
+}
+
+// Fields are dropped in this order: the lock goes last, when nothing of ours touches the file any more.
+#[derive(Debug)]
+struct Inner {
+    writer: writer::Writer,
+    reader: SqliteReader,
+    _lock: lock::Lock,
+}
+
+impl SqliteStore {
+    /// Takes the folder's lock, makes or migrates the database and starts the writer. Blocks for as long as that takes:
+    /// call it before serving.
+    pub fn open(options: Options) -> Result<SqliteStore, OpenError> {
+        connect::check_library()?;
+        let lock = lock::Lock::take(&options.path)?;
+        let mut connection = connect::writer(&options)?;
+        migrate::run(&mut connection, &*options.clock).map_err(|error| error.at(&options.path))?;
+        let reader = SqliteReader::open(&options)?;
+        let writer = writer::Writer::start(connection, options.clock, exec::execute)
+            .map_err(|source| OpenError::Thread { source })?;
+        Ok(SqliteStore { inner: Arc::new(Inner { writer, reader, _lock: lock }) })
+    }
+
+    /// Opens a database beside the process that owns it, to read only: no lock, no migration, no writer.
+    pub fn open_read_only(options: &Options) -> Result<SqliteReader, OpenError> {
+        connect::check_library()?;
+        let path: &Path = &options.path;
+        if !path.is_file() {
+            return Err(OpenError::Missing { path: path.to_owned() });
+        }
+        let connection = connect::reader(options)?;
+        migrate::check(&connection).map_err(|error| error.at(path))?;
+        SqliteReader::open(options)
+    }
+
+    /// The reading side alone.
+    pub fn reader(&self) -> SqliteReader {
+        self.inner.reader.clone()
+    }
+}
+
+impl Commands for SqliteStore {
+    fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>> {
+        Box::pin(self.inner.writer.execute(tx))
+    }
+}
+
+impl Queries for SqliteStore {
+    fn manifest(&self, provenance_code: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
+        self.inner.reader.manifest(provenance_code)
+    }
+
+    fn snapshot(&self, hash: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
+        self.inner.reader.snapshot(hash)
+    }
+
+    fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {
+        self.inner.reader.progress(public_id)
+    }
+
+    fn key(&self, prefix: &str) -> Boxed<'_, Result<Option<Key>, TxError>> {
+        self.inner.reader.key(prefix)
+    }
+
+    fn list(&self, view: View, filter: Filter) -> Boxed<'_, Result<Vec<Row>, TxError>> {
+        self.inner.reader.list(view, filter)
+    }
+
+    fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {
+        self.inner.reader.ping()
+    }
+}

@@ -1,1 +1,10 @@
-//! placeholder
+//! Development only: the in-memory store that is the reference of the store contract, and the suite that holds every
+//! other store to it.
+
+pub mod clock;
+pub mod contract;
+pub mod memory;
+pub mod sim;
+
+pub use clock::ManualClock;
+pub use memory::{MemStore, SharedMem};

@@ -33,7 +33,7 @@ pub struct Stats {
     pub bad: u64,
     /// Accepted.
     pub connections: u64,
-    /// Data requests being answered at the same moment, at most.
+    /// Data requests being answered at the same moment, at most; never more than the client had open.
     pub max_concurrent: u64,
     /// Data requests that came before the time last told by a `Retry-After`. The far side cannot tell its clients
     /// apart: one that was on its way while another was told to wait counts too.

@@ -1,1 +1,57 @@
-fn main() {}
+//! The `patra` program: command line, wiring, signals. Decisions live in the crates below; this one puts them together.
+
+mod cli;
+mod clock;
+mod commands;
+mod error;
+mod host;
+mod output;
+mod progress;
+mod signals;
+mod store;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::cli::Cli;
+use crate::error::{Error, Exit};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            // Help and version are answers, not errors.
+            return if error.use_stderr() { Exit::Usage.into() } else { ExitCode::SUCCESS };
+        }
+    };
+    let result = start_logging(&cli).and_then(|()| run(cli));
+    match result {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            error.print();
+            error.exit.into()
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<Exit, Error> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::unexpected(format!("the runtime cannot be started: {error}")))?;
+    let result = runtime.block_on(commands::run(cli));
+    // What still runs is cancelled work of a hurried stop: do not wait for it.
+    runtime.shutdown_timeout(std::time::Duration::from_millis(200));
+    result
+}
+
+fn start_logging(cli: &Cli) -> Result<(), Error> {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .or_else(|_| tracing_subscriber::EnvFilter::try_new(cli.default_log()))
+        .map_err(|error| Error::usage(format!("the log filter is unreadable: {error}")))?;
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(progress::LogWriter);
+    if cli.global.log_format == cli::LogFormat::Json { lines.json().init() } else { lines.with_target(false).init() }
+    Ok(())
+}

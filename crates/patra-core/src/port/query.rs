@@ -102,6 +102,19 @@ pub enum Cell {
     Json(String),
 }
 
+impl Cell {
+    pub fn to_json(&self) -> serde_json::Value {
+        match self {
+            Cell::Null => serde_json::Value::Null,
+            Cell::Int(number) => (*number).into(),
+            Cell::Text(text) => text.as_str().into(),
+            Cell::Time(at) => at.to_string().into(),
+            // What is stored is JSON; should it ever not be, it is shown as the text it is.
+            Cell::Json(text) => serde_json::from_str(text).unwrap_or_else(|_| text.as_str().into()),
+        }
+    }
+}
+
 /// Cells in the order of the view's columns.
 pub type Row = Vec<Cell>;
 
@@ -185,6 +198,12 @@ impl std::str::FromStr for View {
 }
 
 impl View {
+    /// A row as a JSON object, keyed by column.
+    pub fn to_json(self, row: &Row) -> serde_json::Value {
+        let cells = self.columns().iter().zip(row).map(|(column, cell)| (column.name.to_owned(), cell.to_json()));
+        serde_json::Value::Object(cells.collect())
+    }
+
     pub fn has(self, column: &str) -> bool {
         self.columns().iter().any(|known| known.name == column)
     }

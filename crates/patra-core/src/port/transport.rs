@@ -9,13 +9,22 @@ use super::Boxed;
 use crate::error::{Code, Fault, Level};
 
 /// One request, fully rendered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Request {
     pub method: Method,
     pub url: String,
     pub headers: Vec<(String, String)>,
     pub body: Option<Bytes>,
     pub limits: Limits,
+}
+
+/// Without query, header values and body: any of them may hold a secret.
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bare = self.url.split(['?', '#']).next().unwrap_or_default();
+        let names: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Request").field("method", &self.method).field("url", &bare).field("headers", &names).finish_non_exhaustive()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,9 +101,8 @@ impl From<Error> for Fault {
         let (code, level) = match &error {
             Error::Timeout { .. } => (Code::TimeoutError, Level::L1),
             Error::Connect { .. } | Error::Broken { .. } => (Code::NetworkError, Level::L1),
-            Error::Encoding { .. } => (Code::ParseError, Level::L1),
-            // A body over the cap will be as large the next time.
-            Error::TooLarge { .. } => (Code::ParseError, Level::L2),
+            // A body over the cap, or one that cannot be unpacked, will be so the next time too.
+            Error::TooLarge { .. } | Error::Encoding { .. } => (Code::ParseError, Level::L2),
             Error::Refused { .. } => (Code::Forbidden, Level::L2),
             Error::Redirect { .. } => (Code::PlatformError, Level::L2),
             Error::Invalid { .. } => (Code::InvalidInput, Level::L2),

@@ -1,1 +1,321 @@
+use serde_json::json;
 
+use super::*;
+use crate::cursor::{Name, Scope};
+use crate::id::{CursorId, Fence, InstanceId, PlanId};
+use crate::state::{Operation, TriggerType};
+use crate::tx::{CursorMoved, FiredDue, NewPlan, OpenPlan, PlanSaved, TriggerSettled};
+use crate::window::Cut;
+
+/// The database's clock; the planner's own shows something else.
+const DB_NOW: Ts = Ts::from_micros(1_000_700_000);
+const HERE: Ts = Ts::from_secs(5_000);
+
+fn at(secs: i64) -> Ts {
+    Ts::from_secs(secs)
+}
+
+fn w(from: i64, to: i64) -> Window {
+    Window { from: at(from), to: at(to) }
+}
+
+fn trigger() -> TriggerTaken {
+    TriggerTaken {
+        instance: InstanceId(1),
+        fence: Fence(2),
+        public_id: "t-1".into(),
+        trigger_type: TriggerType::Manual,
+        project_key: "default".into(),
+        provenance_code: "p".into(),
+        endpoint_name: "e".into(),
+        operation: Operation::Harvest,
+        window_from: None,
+        window_to: None,
+        plan: None,
+        now: DB_NOW,
+    }
+}
+
+/// Slices of 300 s; the barrier is 60 s behind: 940 at [`DB_NOW`].
+fn draft() -> Draft {
+    Draft {
+        snapshot_hash: "s".into(),
+        snapshot_body: "{}".into(),
+        cursor: Name {
+            provenance_code: "p".into(),
+            endpoint_name: "e".into(),
+            operation: Operation::Harvest,
+            cursor_key: "updated_at".into(),
+            scope: Scope::Expr,
+            namespace_key: "n".into(),
+        },
+        cut: Cut { max_width: Duration::from_secs(300), align: None },
+        safety_lag: Duration::from_secs(60),
+        initial: at(100),
+        priority: 100,
+        pagination: json!({ "type": "token" }),
+        warnings: Vec::new(),
+    }
+}
+
+/// A namespace that was never planned.
+fn fresh() -> Coverage {
+    Coverage { cursor: None, origin: None, value: None, epoch: 0, covered: Vec::new(), queued: 0, now: DB_NOW }
+}
+
+/// One that begins at 100 and is done up to `value`.
+fn known(value: Option<i64>, covered: Vec<Window>) -> Coverage {
+    let cursor = Some(CursorId(4));
+    Coverage { cursor, origin: Some(at(100)), value: value.map(at), epoch: 3, covered, ..fresh() }
+}
+
+struct Driver(Planner);
+
+impl Driver {
+    /// A planner that has the trigger compiled and asks what is covered.
+    fn reading(options: Options, trigger: TriggerTaken) -> Driver {
+        let mut driver = Driver(Planner::new(options, Rng::new(1), HERE));
+        let mut wants = Vec::new();
+        driver.0.poll(HERE, &mut wants);
+        assert!(matches!(&wants[..], [Want::Tx(Tx::FireDue(_))]));
+        let wants = driver.ok(Done::FireDue(FiredDue { fired: 0, next_due: None, now: DB_NOW }));
+        assert!(matches!(&wants[..], [Want::Tx(Tx::TakeTrigger(_))]));
+        let wants = driver.ok(Done::TakeTrigger(Some(trigger)));
+        assert!(matches!(&wants[..], [Want::Compile(_)]));
+        let wants = driver.on(Got::Compiled(Ok(Box::new(draft()))));
+        assert!(matches!(&wants[..], [Want::Tx(Tx::ReadCoverage(_))]));
+        driver
+    }
+
+    fn on(&mut self, got: Got) -> Vec<Want> {
+        let mut wants = Vec::new();
+        self.0.on(HERE, got, &mut wants);
+        wants
+    }
+
+    fn ok(&mut self, done: Done) -> Vec<Want> {
+        self.on(Got::Tx(Ok(done)))
+    }
+
+    fn err(&mut self, error: TxError) -> Vec<Want> {
+        self.on(Got::Tx(Err(error)))
+    }
+
+    /// Answers with this coverage, and again once the cursor is settled.
+    fn covered(&mut self, coverage: &Coverage) -> Vec<Want> {
+        let wants = self.ok(Done::ReadCoverage(coverage.clone()));
+        if coverage.cursor.is_none() {
+            return wants;
+        }
+        assert!(matches!(&wants[..], [Want::Tx(Tx::RecordAdvance(_))]), "{wants:?}");
+        let settled = crate::tx::Advance { value: coverage.value, target: coverage.value, version: 1 };
+        let wants = self.ok(Done::RecordAdvance(settled));
+        assert!(matches!(&wants[..], [Want::Tx(Tx::ReadCoverage(_))]), "{wants:?}");
+        self.ok(Done::ReadCoverage(coverage.clone()))
+    }
+}
+
+/// What a planner makes of a trigger in a namespace of this state.
+fn planned(options: Options, trigger: TriggerTaken, coverage: &Coverage) -> Result<Arc<SavePlan>, Settlement> {
+    let wants = Driver::reading(options, trigger).covered(coverage);
+    match &wants[..] {
+        [Want::Tx(Tx::SavePlan(save))] => Ok(Arc::clone(save)),
+        [Want::Tx(Tx::SettleTrigger(settle))] => {
+            assert_eq!((settle.instance, settle.fence), (InstanceId(1), Fence(2)));
+            Err(settle.settlement.clone())
+        }
+        other => panic!("neither a plan nor a settlement: {other:?}"),
+    }
+}
+
+fn plan(trigger: TriggerTaken, coverage: &Coverage) -> Arc<SavePlan> {
+    planned(Options::new("me"), trigger, coverage).expect("a plan")
+}
+
+fn windows(save: &SavePlan) -> Vec<Window> {
+    save.slices.iter().map(|slice| slice.window).collect()
+}
+
+fn keys(save: &SavePlan) -> Vec<&str> {
+    save.slices.iter().map(|slice| slice.task_key.as_str()).collect()
+}
+
+fn new_plan(save: &SavePlan) -> &NewPlan {
+    match &save.target {
+        PlanTarget::New(plan) => plan,
+        PlanTarget::Existing(plan) => panic!("expected a new plan, got {plan}"),
+    }
+}
+
+// covers: ING-8.1-03, ING-5.5-03, ING-4.4-03
+#[test]
+fn the_first_plan_goes_from_the_initial_time_to_the_safety_barrier_in_whole_seconds() {
+    let save = plan(trigger(), &fresh());
+    assert_eq!(windows(&save), [w(100, 400), w(400, 700), w(700, 940)]);
+    assert_eq!(new_plan(&save).window, w(100, 940));
+    assert_eq!((save.origin, save.epoch, save.complete), (at(100), 0, true));
+}
+
+#[test]
+fn only_what_is_missing_is_planned() {
+    let save = plan(trigger(), &known(Some(300), vec![w(400, 500), w(800, 900)]));
+    assert_eq!(windows(&save), [w(300, 400), w(500, 800), w(900, 940)]);
+    assert_eq!(new_plan(&save).window, w(300, 940));
+    assert_eq!((save.origin, save.epoch), (at(100), 3));
+
+    let save = plan(trigger(), &known(None, vec![w(100, 900)]));
+    assert_eq!(windows(&save), [w(900, 940)]);
+}
+
+#[test]
+fn a_namespace_that_is_covered_up_to_the_barrier_needs_no_plan() {
+    let done = planned(Options::new("me"), trigger(), &known(Some(300), vec![w(300, 2_000)]));
+    assert!(matches!(done, Err(Settlement::Nothing { .. })), "{done:?}");
+    let ahead = planned(Options::new("me"), trigger(), &known(Some(940), Vec::new()));
+    assert!(matches!(ahead, Err(Settlement::Nothing { .. })), "{ahead:?}");
+}
+
+// covers: ING-5.2-04, ING-8.5-02, ING-12.4-03
+#[test]
+fn the_inventory_limit_cuts_a_plan_in_parts() {
+    let options = Options { inventory: 5, ..Options::new("me") };
+    let save = planned(options.clone(), trigger(), &Coverage { queued: 4, ..fresh() }).expect("a first part");
+    assert_eq!(windows(&save), [w(100, 400)]);
+    assert_eq!((save.complete, save.resume_delay), (false, options.inventory_wait));
+    assert_eq!(new_plan(&save).window, w(100, 940), "the plan's window is the whole of it");
+
+    let full = planned(options.clone(), trigger(), &Coverage { queued: 5, ..fresh() });
+    assert_eq!(full, Err(Settlement::Later { delay: options.inventory_wait }));
+
+    // The later part goes on with the plan and its window, whatever the barrier is by then.
+    let open = OpenPlan { plan: PlanId(8), snapshot_hash: "s".into(), window: w(100, 940) };
+    let again = TriggerTaken { plan: Some(open), ..trigger() };
+    let later = Coverage { now: at(90_000), ..known(None, vec![w(100, 400)]) };
+    let save = plan(again.clone(), &later);
+    assert_eq!(windows(&save), [w(400, 700), w(700, 940)]);
+    assert!(save.complete && save.target == PlanTarget::Existing(PlanId(8)));
+
+    // Everything left of it was done by somebody else: it is closed with an empty part.
+    let save = plan(again, &Coverage { covered: vec![w(100, 1_000)], ..later });
+    assert!(save.complete && save.slices.is_empty());
+}
+
+// covers: ING-5.2-03
+#[test]
+fn a_planner_that_was_overtaken_reads_again() {
+    let mut driver = Driver::reading(Options::new("me"), trigger());
+    driver.covered(&known(None, Vec::new()));
+    let wants = driver.err(TxError::Conflict);
+    assert!(matches!(&wants[..], [Want::Tx(Tx::ReadCoverage(_))]), "{wants:?}");
+    let wants = driver.ok(Done::ReadCoverage(Coverage { epoch: 4, ..known(None, vec![w(100, 700)]) }));
+    assert!(matches!(&wants[..], [Want::Tx(Tx::SavePlan(save))] if save.epoch == 4 && save.slices.len() == 1));
+    let saved = PlanSaved { plan: PlanId(1), cursor: CursorId(4), created: 1, existing: 0 };
+    let wants = driver.ok(Done::SavePlan(saved));
+    assert!(matches!(&wants[..], [Want::Queued, Want::Tx(Tx::TakeTrigger(_))]), "{wants:?}");
+}
+
+#[test]
+fn it_gives_up_on_a_trigger_that_is_overtaken_again_and_again() {
+    let mut driver = Driver::reading(Options::new("me"), trigger());
+    driver.covered(&fresh());
+    for _ in 0..MAX_CONFLICTS {
+        driver.err(TxError::Conflict);
+        driver.ok(Done::ReadCoverage(fresh()));
+    }
+    assert!(driver.err(TxError::Conflict).is_empty());
+    assert!(driver.0.is_idle() && driver.0.wake_at() > HERE);
+}
+
+// covers: ING-12.4-01
+#[test]
+fn a_trigger_that_cannot_be_compiled_is_refused_with_the_reason() {
+    let mut driver = Driver(Planner::new(Options::new("me"), Rng::new(1), HERE));
+    driver.0.poll(HERE, &mut Vec::new());
+    driver.ok(Done::FireDue(FiredDue { fired: 1, next_due: Some(DB_NOW), now: DB_NOW }));
+    driver.ok(Done::TakeTrigger(Some(trigger())));
+    let wants = driver.on(Got::Compiled(Err("no such endpoint".into())));
+    let [Want::Tx(Tx::SettleTrigger(settle))] = &wants[..] else { panic!("{wants:?}") };
+    assert_eq!(settle.settlement, Settlement::Refused { error: "no such endpoint".into() });
+    let wants = driver.ok(Done::SettleTrigger(TriggerSettled));
+    assert!(matches!(&wants[..], [Want::Tx(Tx::TakeTrigger(_))]));
+}
+
+#[test]
+fn a_plan_that_the_store_never_takes_refuses_the_trigger() {
+    let mut driver = Driver::reading(Options::new("me"), trigger());
+    driver.covered(&fresh());
+    let wants = driver.err(TxError::Refused("broken".into()));
+    let [Want::Tx(Tx::SettleTrigger(settle))] = &wants[..] else { panic!("{wants:?}") };
+    assert!(matches!(&settle.settlement, Settlement::Refused { error } if error.contains("broken")));
+}
+
+// covers: ING-5.5-03, ING-5.2-02
+#[test]
+fn a_wished_window_is_clipped_at_the_barrier() {
+    let wish = |from, to| TriggerTaken { window_from: Some(at(from)), window_to: Some(at(to)), ..trigger() };
+    let save = plan(wish(800, 2_000), &fresh());
+    assert_eq!((windows(&save), save.origin), (vec![w(800, 940)], at(800)));
+    assert_eq!(windows(&plan(wish(500, 600), &fresh())), [w(500, 600)]);
+    let beyond = planned(Options::new("me"), wish(940, 2_000), &fresh());
+    assert!(matches!(beyond, Err(Settlement::Nothing { .. })));
+}
+
+// covers: ING-8.0-01, ING-11.3-01, ING-11.3-02, ING-8.2-11
+#[test]
+fn the_same_state_gives_the_same_task_keys_and_a_later_one_gives_others() {
+    let state = known(None, Vec::new());
+    let (one, two) = (plan(trigger(), &state), plan(TriggerTaken { fence: Fence(2), ..trigger() }, &state));
+    assert_eq!(keys(&one), keys(&two));
+    let later = plan(trigger(), &Coverage { epoch: 4, ..state.clone() });
+    assert!(keys(&one).iter().all(|key| !keys(&later).contains(key)));
+    let signatures = |save: &SavePlan| save.slices.iter().map(|slice| slice.signature.clone()).collect::<Vec<_>>();
+    assert_eq!(signatures(&one), signatures(&later), "the slices are the same");
+
+    // Scheduled firings collapse, requests of people do not.
+    let named = |trigger_type, public_id: &str| TriggerTaken {
+        trigger_type,
+        public_id: public_id.into(),
+        ..trigger()
+    };
+    let by = |trigger_type, id| plan(named(trigger_type, id), &state);
+    assert_eq!(keys(&by(TriggerType::Schedule, "a")), keys(&by(TriggerType::Schedule, "b")));
+    assert_ne!(keys(&by(TriggerType::Manual, "a")), keys(&by(TriggerType::Manual, "b")));
+}
+
+// covers: ING-10.6-03
+#[test]
+fn a_cursor_that_lags_behind_its_tasks_is_moved_before_its_coverage_is_used() {
+    let mut driver = Driver::reading(Options::new("me"), trigger());
+    let wants = driver.ok(Done::ReadCoverage(known(Some(300), vec![w(300, 700)])));
+    assert!(matches!(&wants[..], [Want::Tx(Tx::RecordAdvance(record))] if record.cursor == CursorId(4)));
+    let event = crate::tx::Advance { value: Some(at(300)), target: Some(at(700)), version: 6 };
+    let wants = driver.ok(Done::RecordAdvance(event));
+    assert!(matches!(&wants[..], [Want::Tx(Tx::AdvanceCursor(op))] if op.to == at(700) && op.version == 6));
+    let wants = driver.ok(Done::AdvanceCursor(CursorMoved { moved: true }));
+    assert!(matches!(&wants[..], [Want::Tx(Tx::ReadCoverage(_))]));
+    let wants = driver.ok(Done::ReadCoverage(known(Some(700), Vec::new())));
+    assert!(matches!(&wants[..], [Want::Tx(Tx::SavePlan(save))] if windows(save) == [w(700, 940)]));
+}
+
+#[test]
+fn a_cursor_that_cannot_be_moved_does_not_stop_the_planning() {
+    let mut driver = Driver::reading(Options::new("me"), trigger());
+    let state = known(Some(300), vec![w(300, 700)]);
+    driver.ok(Done::ReadCoverage(state.clone()));
+    let wants = driver.err(TxError::Busy);
+    assert!(matches!(&wants[..], [Want::Tx(Tx::ReadCoverage(_))]));
+    let wants = driver.ok(Done::ReadCoverage(state));
+    assert!(matches!(&wants[..], [Want::Tx(Tx::SavePlan(save))] if windows(save) == [w(700, 940)]));
+}
+
+#[test]
+fn it_sleeps_when_there_is_nothing_and_wakes_for_a_schedule_on_its_own_clock() {
+    let mut driver = Driver(Planner::new(Options::new("me"), Rng::new(1), HERE));
+    driver.0.poll(HERE, &mut Vec::new());
+    let soon = DB_NOW + Duration::from_millis(200);
+    driver.ok(Done::FireDue(FiredDue { fired: 0, next_due: Some(soon), now: DB_NOW }));
+    assert!(driver.ok(Done::TakeTrigger(None)).is_empty());
+    assert_eq!(driver.0.wake_at(), HERE + Duration::from_millis(200));
+    driver.0.nudge(HERE);
+    assert_eq!(driver.0.wake_at(), HERE);
+}

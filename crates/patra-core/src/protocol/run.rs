@@ -246,6 +246,7 @@ impl Run {
             (Stage::Paging(_), Err(error)) => {
                 self.committing = false;
                 self.queue.clear();
+                self.reader.halt();
                 let error = Fault::new(Code::InternalError, Level::L4, error.to_string());
                 self.verdict = Some(Verdict { end: RunEnd::Failed { error }, failure: None });
                 self.proceed(wants);

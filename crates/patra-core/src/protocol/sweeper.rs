@@ -55,8 +55,9 @@ impl Sweeper {
         };
     }
 
+    /// When `poll` has something to do next; not before the answer, while a sweep is under way.
     pub fn wake_at(&self) -> Ts {
-        self.due
+        if self.in_flight { Ts::MAX } else { self.due }
     }
 }
 
@@ -72,6 +73,7 @@ mod tests {
         let mut sweeper = Sweeper::new(options, Rng::new(1), now);
         assert!(sweeper.poll(now).is_some());
         assert!(sweeper.poll(now).is_none(), "one at a time");
+        assert_eq!(sweeper.wake_at(), Ts::MAX);
         sweeper.on(now, &Ok(Swept { requeued: vec![TaskId(1), TaskId(2)], failed: vec![], now }));
         assert!(sweeper.poll(now).is_some());
         sweeper.on(now, &Err(TxError::Busy));

@@ -15,6 +15,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use patra_core::port::transport::{Error, Limits};
 
+use crate::connect::later;
 use crate::fault;
 
 pub(super) struct Wire {
@@ -69,7 +70,7 @@ impl Wire {
             Poll::Pending => {
                 if !self.waiting {
                     self.waiting = true;
-                    self.silence.as_mut().reset(Instant::now() + self.timeout);
+                    self.silence.as_mut().reset(later(Instant::now(), self.timeout));
                 }
                 ready!(self.silence.as_mut().poll(context));
                 Poll::Ready(Err(Error::Timeout { after: self.timeout }))

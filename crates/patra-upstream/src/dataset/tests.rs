@@ -29,8 +29,8 @@ fn the_first_record_is_known() {
     assert_eq!((id, sum), (FIRST_ID, FIRST_SUM));
 }
 
-const FIRST_ID: &str = "W0000000000";
-const FIRST_SUM: u64 = 0;
+const FIRST_ID: &str = "W85773af137";
+const FIRST_SUM: u64 = 11_404_213_435_530_061_481;
 
 #[test]
 fn records_are_json_of_about_a_kilobyte() {

@@ -97,12 +97,12 @@ mod tests {
 
     /// Sets the knob and looks at the field of the same meaning.
     #[track_caller]
-    fn check(name: &str, value: &str, field: &str, expected: Value) {
+    fn check(name: &str, value: &str, field: &str, expected: &Value) {
         let mut script = Script::default();
         script.set(name, value).unwrap();
         let before = serde_json::to_value(Script::default()).unwrap();
         let after = serde_json::to_value(&script).unwrap();
-        assert_eq!(after[field], expected, "{name}={value}");
+        assert_eq!(&after[field], expected, "{name}={value}");
         for (other, value) in after.as_object().unwrap() {
             assert!(other == field || before[other] == *value, "{name} also changed {other}");
         }
@@ -111,25 +111,25 @@ mod tests {
     #[test]
     fn every_knob_turns_its_own_field() {
         for name in ["latency_ms", "oversize_mib", "slow_chunk_bytes", "slow_pause_ms", "rate_per_sec", "page_size"] {
-            check(name, "37", name, json!(37));
+            check(name, "37", name, &json!(37));
         }
         for name in ["repeat_token_after", "visible", "page_size_max", "log_limit"] {
-            check(name, "37", name, json!(37));
+            check(name, "37", name, &json!(37));
         }
         for name in ["e429", "e500", "reset", "truncate", "oversize", "slow"] {
-            check(name, "7", name, json!({"every": 7, "at": []}));
-            check(&format!("at_{name}"), "3,5", name, json!({"every": 0, "at": [3, 5]}));
+            check(name, "7", name, &json!({"every": 7, "at": []}));
+            check(&format!("at_{name}"), "3,5", name, &json!({"every": 0, "at": [3, 5]}));
         }
-        check("total_delta", "-4", "total_delta", json!(-4));
-        check("total_drift", "true", "total_drift", json!(true));
-        check("retry_after", "0", "retry_after", json!({"seconds": 0}));
-        check("retry_after", "date:2", "retry_after", json!({"http_date": 2}));
-        check("retry_after", "none", "retry_after", json!("absent"));
-        check("truncate_mode", "cut", "truncate_mode", json!("cut"));
-        check("late", "4:10,6:11", "late", json!([{"index": 4, "after": 10}, {"index": 6, "after": 11}]));
-        check("require_header", "X-Key: s3", "require_header", json!(["X-Key", "s3"]));
-        check("require_query", "key:s3", "require_query", json!(["key", "s3"]));
-        check("visible", "none", "visible", Value::Null);
+        check("total_delta", "-4", "total_delta", &json!(-4));
+        check("total_drift", "true", "total_drift", &json!(true));
+        check("retry_after", "0", "retry_after", &json!({"seconds": 0}));
+        check("retry_after", "date:2", "retry_after", &json!({"http_date": 2}));
+        check("retry_after", "none", "retry_after", &json!("absent"));
+        check("truncate_mode", "cut", "truncate_mode", &json!("cut"));
+        check("late", "4:10,6:11", "late", &json!([{"index": 4, "after": 10}, {"index": 6, "after": 11}]));
+        check("require_header", "X-Key: s3", "require_header", &json!(["X-Key", "s3"]));
+        check("require_query", "key:s3", "require_query", &json!(["key", "s3"]));
+        check("visible", "none", "visible", &Value::Null);
     }
 
     #[test]

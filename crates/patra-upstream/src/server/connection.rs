@@ -17,6 +17,7 @@ use super::reply::{Ending, Reply};
 use super::state::State;
 use super::{control, data};
 use crate::paging::Endpoint;
+use crate::stats::InProgress;
 use crate::time::http_date;
 
 /// For a client that neither sends nor reads.
@@ -49,7 +50,7 @@ async fn exchange(stream: &mut TcpStream, buf: &mut BytesMut, state: &State) -> 
         buf.advance(taken);
         match ending {
             Ending::Keep => {}
-            Ending::Close => return close(stream).await,
+            Ending::Close | Ending::Cut => return close(stream).await,
             Ending::Reset => return stream.set_zero_linger(),
         }
     }
@@ -65,15 +66,15 @@ async fn respond(stream: &mut TcpStream, out: &mut Vec<u8>, state: &State, head:
         if head.method == "HEAD" {
             reply.body.truncate(0);
         }
-        return send(stream, out, reply).await;
+        return send(stream, out, reply, None).await;
     }
     let Some(endpoint) = Endpoint::of(path) else {
         let reply = control::answer(state, path, query);
-        return send(stream, out, kept_or_closed(reply, head)).await;
+        return send(stream, out, kept_or_closed(reply, head), None).await;
     };
-    let _in_progress = state.counters.enter();
+    let in_progress = state.counters.enter();
     let reply = data::answer(state, head, endpoint).await;
-    send(stream, out, kept_or_closed(reply, head)).await
+    send(stream, out, kept_or_closed(reply, head), Some(in_progress)).await
 }
 
 async fn refuse(stream: &mut TcpStream, out: &mut Vec<u8>, state: &State, refusal: &Refusal) -> io::Result<Ending> {
@@ -83,7 +84,7 @@ async fn refuse(stream: &mut TcpStream, out: &mut Vec<u8>, state: &State, refusa
         Refusal::TooLarge => Reply::error(431, "head_too_large", &format!("a head has at most {MAX_BYTES} bytes")),
     };
     reply.ending = Ending::Close;
-    send(stream, out, reply).await
+    send(stream, out, reply, None).await
 }
 
 fn kept_or_closed(mut reply: Reply, head: &Head<'_>) -> Reply {
@@ -93,8 +94,14 @@ fn kept_or_closed(mut reply: Reply, head: &Head<'_>) -> Reply {
     reply
 }
 
-/// `out` is room that is used again and again.
-async fn send(stream: &mut TcpStream, out: &mut Vec<u8>, mut reply: Reply) -> io::Result<Ending> {
+/// `out` is room that is used again and again. A request stops counting as in progress just before its last byte goes
+/// out: a client that has the whole answer may send the next request before we come back from writing.
+async fn send(
+    stream: &mut TcpStream,
+    out: &mut Vec<u8>,
+    mut reply: Reply,
+    in_progress: Option<InProgress<'_>>,
+) -> io::Result<Ending> {
     if reply.ending == Ending::Reset {
         return Ok(Ending::Reset);
     }
@@ -102,32 +109,33 @@ async fn send(stream: &mut TcpStream, out: &mut Vec<u8>, mut reply: Reply) -> io
     write_head(out, &reply)?;
     if let Some(pace) = reply.pace {
         within(IDLE, stream.write_all(out)).await?;
-        while reply.body.has_remaining() {
+        out.clear();
+        while reply.body.remaining() > pace.chunk_bytes {
             time::sleep(pace.pause).await;
-            let chunk = reply.body.copy_to_bytes(pace.chunk_bytes.min(reply.body.remaining()));
-            within(IDLE, stream.write_all(&chunk)).await?;
+            within(IDLE, stream.write_all(&reply.body.copy_to_bytes(pace.chunk_bytes))).await?;
         }
-    } else if reply.body.remaining() <= SMALL_BYTES {
-        while reply.body.has_remaining() {
-            out.extend_from_slice(reply.body.chunk());
-            reply.body.advance(reply.body.chunk().len());
-        }
-        within(IDLE, stream.write_all(out)).await?;
-    } else {
+        time::sleep(pace.pause).await;
+    } else if reply.body.remaining() > SMALL_BYTES {
         reply.body.push_front(Bytes::copy_from_slice(out));
-        while reply.body.has_remaining() {
-            within(IDLE, stream.write_buf(&mut reply.body)).await?;
+        out.clear();
+        while reply.body.remaining() > 1 {
+            let all_but_one = reply.body.remaining() - 1;
+            within(IDLE, stream.write_buf(&mut (&mut reply.body).take(all_but_one))).await?;
         }
     }
+    while reply.body.has_remaining() {
+        out.extend_from_slice(reply.body.chunk());
+        reply.body.advance(reply.body.chunk().len());
+    }
+    drop(in_progress);
+    within(IDLE, stream.write_all(out)).await?;
     Ok(reply.ending)
 }
 
 fn write_head(out: &mut Vec<u8>, reply: &Reply) -> io::Result<()> {
     let (status, reason, promised, headers) = (reply.status, reply.reason(), reply.promised, &reply.headers);
     let date = http_date(data::wall_clock().as_secs() as i64);
-    // A connection that is cut half way is not announced: that is the fault.
-    let honest = reply.promised == reply.body.remaining();
-    let connection = if reply.ending == Ending::Close && honest { "Connection: close\r\n" } else { "" };
+    let connection = if reply.ending == Ending::Close { "Connection: close\r\n" } else { "" };
     write!(
         out,
         "HTTP/1.1 {status} {reason}\r\nContent-Type: application/json\r\nContent-Length: {promised}\r\nDate: {date}\r\n{headers}{connection}\r\n"

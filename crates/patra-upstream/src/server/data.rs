@@ -124,7 +124,7 @@ impl Exchange<'_> {
         if self.script.truncate.falls_on(self.number) {
             reply.body.truncate(reply.promised / 2);
             match self.script.truncate_mode {
-                TruncateMode::Close => reply.ending = Ending::Close,
+                TruncateMode::Close => reply.ending = Ending::Cut,
                 TruncateMode::Cut => reply.promised = reply.body.remaining(),
             }
             Outcome::Truncated

@@ -24,6 +24,8 @@ pub(super) enum Ending {
     /// The connection stays, if the client wants it to.
     Keep,
     Close,
+    /// Closed without having announced it: that is the fault.
+    Cut,
     /// Nothing is sent, the connection is reset.
     Reset,
 }

@@ -1,0 +1,50 @@
+//! Who is asking, and whether they may.
+
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use patra_core::Code;
+use patra_core::tx::Scope;
+
+use crate::Api;
+use crate::envelope::Failure;
+use crate::key;
+use crate::request_id::RequestId;
+
+/// Reading needs `read`, changing needs `write`.
+pub(crate) async fn layer(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let needed = if matches!(*request.method(), Method::GET | Method::HEAD) { Scope::Read } else { Scope::Write };
+    let header = request.headers().get("authorization").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    match check(&api, header.as_deref(), needed).await {
+        Ok(()) => next.run(request).await,
+        Err(failure) => match request.extensions().get::<RequestId>() {
+            Some(id) => failure.answer(id),
+            None => Response::default(),
+        },
+    }
+}
+
+async fn check(api: &Api, header: Option<&str>, needed: Scope) -> Result<(), Failure> {
+    let refused = |message: &str| {
+        Failure::new(StatusCode::UNAUTHORIZED, Code::Unauthorized, message)
+            .hint("send `Authorization: Bearer <key>`; `patra key create` makes one")
+    };
+    let text = header
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .map(|(_, text)| text.trim())
+        .ok_or_else(|| refused("an API key is needed"))?;
+    // One answer for every kind of wrong key: which one it is tells a guesser too much.
+    let unknown = || refused("the API key is not valid");
+    let stored = api.store.key(key::prefix(text).ok_or_else(unknown)?).await?.ok_or_else(unknown)?;
+    if stored.revoked || !key::matches(text, &stored.hash) {
+        return Err(unknown());
+    }
+    if stored.scope < needed {
+        let message = format!("this key may {}, and `{}` is needed", stored.scope.as_str(), needed.as_str());
+        return Err(Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, message));
+    }
+    Ok(())
+}

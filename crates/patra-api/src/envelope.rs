@@ -1,0 +1,62 @@
+//! The answer's shape under `/api/v1`: `{status, data, error, meta}`.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use patra_core::tx::TxError;
+use patra_core::{Code, Level};
+
+use crate::request_id::RequestId;
+
+/// A failure on its way out.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) status: StatusCode,
+    pub(crate) code: Code,
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(status: StatusCode, code: Code, message: impl Into<String>) -> Failure {
+        Failure { status, code, message: message.into(), hint: None }
+    }
+
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Failure {
+        Failure { hint: Some(hint.into()), ..self }
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>) -> Failure {
+        Failure::new(StatusCode::BAD_REQUEST, Code::InvalidInput, message)
+    }
+
+    pub(crate) fn answer(self, id: &RequestId) -> Response {
+        let error = json!({ "code": self.code, "message": self.message, "hint": self.hint });
+        let body = json!({ "status": "error", "data": Value::Null, "error": error, "meta": { "request_id": id.as_str() } });
+        (self.status, Json(body)).into_response()
+    }
+}
+
+impl From<TxError> for Failure {
+    fn from(error: TxError) -> Failure {
+        // What the database says about itself goes to the log, not to callers.
+        tracing::warn!(error = %error, level = Level::L1.as_str(), "a query failed");
+        match error {
+            TxError::Refused(reason) if reason.contains("to filter by") => Failure::bad_request(reason),
+            TxError::Refused(_) => {
+                Failure::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalError, "the database refused the request")
+            }
+            _ => Failure::new(StatusCode::SERVICE_UNAVAILABLE, Code::InternalError, "the database is not available")
+                .hint("try again in a moment"),
+        }
+    }
+}
+
+pub(crate) fn success(id: &RequestId, data: &Value, mut meta: Value) -> Response {
+    if let Some(map) = meta.as_object_mut() {
+        map.insert("request_id".into(), id.as_str().into());
+    }
+    Json(json!({ "status": "ok", "data": data, "error": Value::Null, "meta": meta })).into_response()
+}

@@ -1,0 +1,54 @@
+//! API keys: `patra_<8 hex digits>_<48 hex digits>`. The middle part is public and finds the row; the database holds a
+//! SHA-256 of the whole, so a copy of it lets nobody in.
+
+use subtle::ConstantTimeEq as _;
+
+use patra_core::hash::sha256_hex;
+use patra_core::tx::{CreateKey, Scope};
+
+/// A fresh key: the text for its owner, and what the store may know.
+pub fn generate(name: &str, scope: Scope, only_first: bool) -> Result<(String, CreateKey), getrandom::Error> {
+    let (prefix, secret) = (random_hex::<4>()?, random_hex::<24>()?);
+    let text = format!("patra_{prefix}_{secret}");
+    let create = CreateKey { prefix, hash: sha256_hex(text.as_bytes()), name: name.to_owned(), scope, only_first };
+    Ok((text, create))
+}
+
+/// The public part of a key, when it has the shape of one.
+pub(crate) fn prefix(text: &str) -> Option<&str> {
+    let (prefix, secret) = text.strip_prefix("patra_")?.split_once('_')?;
+    let hex = |part: &str, len| part.len() == len && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (hex(prefix, 8) && hex(secret, 48)).then_some(prefix)
+}
+
+/// Whether a key is the one behind a stored hash, in time that does not depend on where they differ.
+pub(crate) fn matches(text: &str, hash: &str) -> bool {
+    sha256_hex(text.as_bytes()).as_bytes().ct_eq(hash.as_bytes()).into()
+}
+
+pub(crate) fn random_hex<const N: usize>() -> Result<String, getrandom::Error> {
+    let mut bytes = [0u8; N];
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_found_by_its_public_part_and_known_by_its_hash() {
+        let (text, create) = generate("first", Scope::Admin, true).unwrap();
+        assert_eq!(prefix(&text), Some(create.prefix.as_str()));
+        assert!(matches(&text, &create.hash));
+        assert!(!matches(&format!("{text}0"), &create.hash));
+        assert!(!create.hash.contains(&text[15..]));
+    }
+
+    #[test]
+    fn what_has_not_the_shape_of_a_key_is_none() {
+        for text in ["", "patra_", "patra_12345678_short", "other_12345678_0", "patra_1234567é_0"] {
+            assert_eq!(prefix(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The routes. One file per resource; `router` is the whole list.
+
+mod health;
+mod jobs;
+mod views;
+
+use std::time::Duration;
+
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::StatusCode;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use axum::{Extension, Router};
+
+use patra_core::Code;
+
+use crate::envelope::Failure;
+use crate::request_id::{self, RequestId};
+use crate::{Api, auth};
+
+/// Largest request body, and longest time for one answer.
+const MAX_BODY: usize = 1 << 20;
+const DEADLINE: Duration = Duration::from_secs(10);
+
+pub fn router(api: Api) -> Router {
+    let guarded = Router::new()
+        .route("/api/v1/jobs", get(jobs::list).post(jobs::create))
+        .route("/api/v1/jobs/{public_id}", get(jobs::show))
+        .route("/api/v1/{view}", get(views::list))
+        .layer(middleware::from_fn_with_state(api.clone(), auth::layer));
+    Router::new()
+        .route("/health", get(health::health))
+        .route("/healthz", get(health::alive))
+        .route("/readyz", get(health::ready))
+        .merge(guarded)
+        .fallback(not_found)
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(middleware::from_fn(deadline))
+        .layer(middleware::from_fn(request_id::layer))
+        .with_state(api)
+}
+
+async fn not_found(Extension(id): Extension<RequestId>) -> Response {
+    Failure::new(StatusCode::NOT_FOUND, Code::NotFound, "there is no such route").answer(&id)
+}
+
+async fn deadline(request: Request, next: Next) -> Response {
+    match tokio::time::timeout(DEADLINE, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => StatusCode::GATEWAY_TIMEOUT.into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! Jobs: asking for work, and what became of it.
+
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
+use serde::Deserialize;
+use serde_json::json;
+
+use patra_core::port::query::View;
+use patra_core::port::Commands;
+use patra_core::state::{Operation, TriggerType};
+use patra_core::tx::Fire;
+use patra_core::{Code, Ts};
+
+use super::views::{self, Asked};
+use crate::Api;
+use crate::envelope::{Failure, success};
+use crate::key::random_hex;
+use crate::request_id::RequestId;
+
+pub(super) async fn list(State(api): State<Api>, Extension(id): Extension<RequestId>, params: Asked) -> Response {
+    views::rows(&api, &id, View::Jobs, params).await
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewJob {
+    provenance: String,
+    endpoint: String,
+    #[serde(default = "harvest")]
+    operation: Operation,
+    from: Option<Ts>,
+    to: Option<Ts>,
+    /// The same id again is the same job.
+    public_id: Option<String>,
+}
+
+fn harvest() -> Operation {
+    Operation::Harvest
+}
+
+pub(super) async fn create(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    body: Result<Json<NewJob>, JsonRejection>,
+) -> Response {
+    match fire(&api, body).await {
+        Ok((public_id, existed)) => {
+            (api.nudge)();
+            let status = if existed { StatusCode::OK } else { StatusCode::ACCEPTED };
+            let data = json!({ "public_id": public_id, "existed": existed });
+            (status, success(&id, &data, json!({}))).into_response()
+        }
+        Err(failure) => failure.answer(&id),
+    }
+}
+
+async fn fire(api: &Api, body: Result<Json<NewJob>, JsonRejection>) -> Result<(String, bool), Failure> {
+    let Json(job) = body.map_err(|error| Failure::bad_request(error.body_text()))?;
+    if job.operation != Operation::Harvest {
+        return Err(Failure::bad_request("operation must be HARVEST"));
+    }
+    if let (Some(from), Some(to)) = (job.from, job.to)
+        && from >= to
+    {
+        return Err(Failure::bad_request("from must lie before to"));
+    }
+    let (provenance_code, endpoint_name) = (job.provenance.trim().to_lowercase(), job.endpoint.trim().to_lowercase());
+    if api.store.manifest(&provenance_code).await?.is_none() {
+        let message = format!("no manifest is applied for `{provenance_code}`");
+        return Err(Failure::new(StatusCode::NOT_FOUND, Code::NotFound, message).hint("`patra apply -f FILE` adds one"));
+    }
+    let public_id = match job.public_id {
+        Some(id) if id.len() <= 128 && !id.is_empty() => id,
+        Some(_) => return Err(Failure::bad_request("public_id must have 1 to 128 characters")),
+        None => format!("job-{}", random_hex::<8>().map_err(|error| {
+            Failure::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalError, error.to_string())
+        })?),
+    };
+    let commands: &dyn Commands = &*api.store;
+    let fired = commands
+        .run(Fire {
+            public_id: public_id.clone(),
+            trigger_type: TriggerType::Api,
+            project_key: "default".into(),
+            provenance_code,
+            endpoint_name,
+            operation: job.operation,
+            window_from: job.from,
+            window_to: job.to,
+        })
+        .await?;
+    Ok((public_id, fired.existed))
+}
+
+pub(super) async fn show(State(api): State<Api>, Extension(id): Extension<RequestId>, Path(job): Path<String>) -> Response {
+    match api.store.progress(&job).await {
+        Ok(Some(progress)) => success(&id, &json!(progress), json!({ "finished": progress.is_finished() })),
+        Ok(None) => Failure::new(StatusCode::NOT_FOUND, Code::NotFound, "there is no such job").answer(&id),
+        Err(error) => Failure::from(error).answer(&id),
+    }
+}

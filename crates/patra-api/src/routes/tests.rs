@@ -1,0 +1,1 @@
+//! Filled by the suite below: every route, with and without a key.

@@ -1,0 +1,81 @@
+//! Everything that can be listed: the same views, columns and filters as `patra get`.
+
+use axum::Extension;
+use axum::extract::{Path, Query, State};
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use patra_core::port::query::{Filter, View};
+
+use crate::Api;
+use crate::envelope::{Failure, success};
+use crate::request_id::RequestId;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Params {
+    provenance: Option<String>,
+    endpoint: Option<String>,
+    status: Option<String>,
+    plan: Option<i64>,
+    task: Option<i64>,
+    run: Option<i64>,
+    before_id: Option<i64>,
+    limit: Option<u32>,
+}
+
+impl Params {
+    fn filter(self) -> Result<Filter, Failure> {
+        if self.limit.is_some_and(|limit| limit == 0 || limit > Filter::MAX_LIMIT) {
+            return Err(Failure::bad_request(format!("limit must be between 1 and {}", Filter::MAX_LIMIT)));
+        }
+        Ok(Filter {
+            provenance_code: self.provenance,
+            endpoint_name: self.endpoint,
+            status: self.status,
+            plan: self.plan,
+            task: self.task,
+            run: self.run,
+            before_id: self.before_id,
+            limit: self.limit.unwrap_or_default(),
+        })
+    }
+}
+
+pub(super) type Asked = Result<Query<Params>, axum::extract::rejection::QueryRejection>;
+
+pub(super) async fn list(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Path(word): Path<String>,
+    params: Asked,
+) -> Response {
+    let view = word.parse::<View>().map_err(|_| {
+        let known: Vec<_> = View::ALL.iter().map(|view| view.as_str()).collect();
+        Failure::new(axum::http::StatusCode::NOT_FOUND, patra_core::Code::NotFound, format!("there is no list of `{word}`"))
+            .hint(format!("one of: {}", known.join(", ")))
+    });
+    match view {
+        Ok(view) => rows(&api, &id, view, params).await,
+        Err(failure) => failure.answer(&id),
+    }
+}
+
+pub(super) async fn rows(api: &Api, id: &RequestId, view: View, params: Asked) -> Response {
+    match read(api, view, params).await {
+        Ok((items, next)) => success(id, &json!({ "items": items }), json!({ "next_before_id": next })),
+        Err(failure) => failure.answer(id),
+    }
+}
+
+async fn read(api: &Api, view: View, params: Asked) -> Result<(Vec<Value>, Option<i64>), Failure> {
+    let Query(params) = params.map_err(|error| Failure::bad_request(error.body_text()))?;
+    let filter = params.filter()?;
+    let limit = filter.effective_limit() as usize;
+    let rows = api.store.list(view, filter).await?;
+    let full = rows.len() == limit;
+    let items: Vec<_> = rows.iter().map(|row| view.to_json(row)).collect();
+    let next = if full { items.last().and_then(|item| item["id"].as_i64()) } else { None };
+    Ok((items, next))
+}

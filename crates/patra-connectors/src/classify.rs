@@ -1,0 +1,98 @@
+//! What an HTTP status means for the run (ING-4.11-02, C-38), and what `Retry-After` asks for.
+
+use std::time::Duration;
+
+use patra_core::port::transport::Response;
+use patra_core::{Code, Fault, Level, Ts};
+
+/// The longest pause that a far side can impose on us by one header.
+pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 3_600);
+
+/// An answer that is not a page.
+#[derive(Debug)]
+pub struct Refused {
+    pub fault: Fault,
+    pub throttled: bool,
+    pub retry_after: Option<Duration>,
+}
+
+/// `None` for a success.
+pub fn refusal(response: &Response, now: Ts) -> Option<Refused> {
+    let retry_after = response.header("retry-after").and_then(|value| retry_after(value, now));
+    let status = response.status;
+    let (code, level) = match status {
+        200..=299 => return None,
+        401 => (Code::UpstreamAuthFailed, Level::L4),
+        429 => (Code::RateLimited, Level::L1),
+        408 | 425 | 500..=599 => (Code::PlatformError, Level::L1),
+        _ => (Code::PlatformError, Level::L2),
+    };
+    Some(Refused {
+        fault: Fault::new(code, level, format!("the far side answered {status}")),
+        // A server that names a time asks for a pause, whatever it calls it.
+        throttled: status == 429 || (status == 503 && retry_after.is_some()),
+        retry_after,
+    })
+}
+
+/// Seconds or an HTTP date. Zero, the past and nonsense are no hint (ING-15-05).
+pub fn retry_after(value: &str, now: Ts) -> Option<Duration> {
+    let value = value.trim();
+    let wait = match value.parse::<u64>() {
+        Ok(secs) => Duration::from_secs(secs),
+        Err(_) => {
+            let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
+            Ts::from_secs(date.as_second()).since(now)
+        }
+    };
+    (!wait.is_zero()).then(|| wait.min(MAX_RETRY_AFTER))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, retry_after: Option<&str>) -> Response {
+        let headers = retry_after.map(|value| ("retry-after".to_owned(), value.to_owned())).into_iter().collect();
+        Response { status, headers, body: bytes::Bytes::new() }
+    }
+
+    fn level(status: u16) -> Option<Level> {
+        refusal(&answer(status, None), Ts::from_secs(0)).map(|refused| refused.fault.level)
+    }
+
+    // covers: ING-4.11-02, ING-12.1-01, ING-12.1-02, ING-4.13-01, ING-4.13-02
+    #[test]
+    fn statuses_have_levels() {
+        assert_eq!(level(200), None);
+        for transient in [408, 429, 500, 502, 503, 504] {
+            assert_eq!(level(transient), Some(Level::L1), "{transient}");
+        }
+        for business in [301, 400, 403, 404, 422] {
+            assert_eq!(level(business), Some(Level::L2), "{business}");
+        }
+        assert_eq!(level(401), Some(Level::L4));
+    }
+
+    // covers: ING-15-05, ING-4.10-37
+    #[test]
+    fn retry_after_is_seconds_or_a_date_and_never_zero() {
+        let now: Ts = "2026-01-01T00:00:00Z".parse().unwrap();
+        let check = |value, secs: Option<u64>| assert_eq!(retry_after(value, now), secs.map(Duration::from_secs), "{value}");
+        check("7", Some(7));
+        check(" 7 ", Some(7));
+        check("0", None);
+        check("Thu, 01 Jan 2026 00:01:00 GMT", Some(60));
+        check("Wed, 31 Dec 2025 23:59:00 GMT", None);
+        check("soon", None);
+        check("-3", None);
+        check("99999999999", Some(MAX_RETRY_AFTER.as_secs()));
+    }
+
+    #[test]
+    fn a_503_with_a_time_is_pacing_not_failure() {
+        let now = Ts::from_secs(0);
+        assert!(refusal(&answer(503, Some("5")), now).is_some_and(|refused| refused.throttled));
+        assert!(refusal(&answer(503, None), now).is_some_and(|refused| !refused.throttled));
+    }
+}

@@ -1,0 +1,169 @@
+//! One pass over a JSON text that picks out wanted places and skips the rest without building anything.
+
+use std::fmt;
+
+use serde::Deserializer as _;
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use patra_spec::Selector;
+use patra_spec::selector::Segment;
+
+/// The wanted places as a tree, so that a shared beginning is walked once.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    root: Node,
+    slots: usize,
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    /// Values that are wanted here, by their place in the answer.
+    here: Vec<usize>,
+    keys: Vec<(String, Node)>,
+    indexes: Vec<(usize, Node)>,
+}
+
+impl Wanted {
+    /// Slot n of an answer belongs to `selectors[n]`; `None` stays empty.
+    pub(super) fn new(selectors: &[Option<Selector>]) -> Wanted {
+        let mut root = Node::default();
+        for (slot, selector) in selectors.iter().enumerate() {
+            let Some(selector) = selector else { continue };
+            let mut node = &mut root;
+            for segment in selector.segments() {
+                node = node.child(segment);
+            }
+            node.here.push(slot);
+        }
+        Wanted { root, slots: selectors.len() }
+    }
+
+    /// The raw text at each wanted place. The whole text is checked to be JSON on the way.
+    pub(super) fn find<'a>(&self, text: &'a str) -> Result<Vec<Option<&'a RawValue>>, serde_json::Error> {
+        let mut found = vec![None; self.slots];
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        Seed { node: &self.root, found: &mut found }.deserialize(&mut deserializer)?;
+        deserializer.end()?;
+        Ok(found)
+    }
+}
+
+impl Node {
+    fn child(&mut self, segment: &Segment) -> &mut Node {
+        fn get<K: PartialEq>(list: &mut Vec<(K, Node)>, key: K) -> &mut Node {
+            let at = list.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
+                list.push((key, Node::default()));
+                list.len() - 1
+            });
+            &mut list[at].1
+        }
+        match segment {
+            Segment::Key(key) => get(&mut self.keys, key.clone()),
+            Segment::Index(index) => get(&mut self.indexes, *index),
+        }
+    }
+
+    fn is_leaf(&self) -> bool {
+        self.keys.is_empty() && self.indexes.is_empty()
+    }
+}
+
+struct Seed<'n, 'f, 'a> {
+    node: &'n Node,
+    found: &'f mut [Option<&'a RawValue>],
+}
+
+impl<'a> DeserializeSeed<'a> for Seed<'_, '_, 'a> {
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
+        if self.node.here.is_empty() {
+            return deserializer.deserialize_any(self);
+        }
+        let raw: &'a RawValue = serde::Deserialize::deserialize(deserializer)?;
+        for slot in &self.node.here {
+            self.found[*slot] = Some(raw);
+        }
+        // Something inside is wanted too: rare, and worth a second look at this part only.
+        if !self.node.is_leaf() {
+            let _ = serde_json::Deserializer::from_str(raw.get()).deserialize_any(self);
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Visitor<'a> for Seed<'_, '_, 'a> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key_seed(KeySeed(&self.node.keys))? {
+            match key {
+                Some(node) => map.next_value_seed(Seed { node, found: &mut *self.found })?,
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'a>>(self, mut seq: A) -> Result<(), A::Error> {
+        for at in 0.. {
+            let more = match self.node.indexes.iter().find(|(index, _)| *index == at) {
+                Some((_, node)) => seq.next_element_seed(Seed { node, found: &mut *self.found })?.is_some(),
+                None => seq.next_element::<IgnoredAny>()?.is_some(),
+            };
+            if !more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+}
+
+/// Finds the branch of a key without copying the key.
+struct KeySeed<'n>(&'n [(String, Node)]);
+
+impl<'a, 'n> DeserializeSeed<'a> for KeySeed<'n> {
+    type Value = Option<&'n Node>;
+
+    fn deserialize<D: serde::Deserializer<'a>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'n> Visitor<'_> for KeySeed<'n> {
+    type Value = Option<&'n Node>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
+        Ok(self.0.iter().find(|(known, _)| known == key).map(|(_, node)| node))
+    }
+}

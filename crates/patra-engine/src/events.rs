@@ -1,0 +1,100 @@
+//! What the engine tells about itself. One struct per event is the only place that logs it; a listener may show it too.
+
+use std::fmt;
+
+use patra_core::protocol::run::{Ended, Outcome};
+use patra_core::state::TaskStatus;
+use patra_core::tx::{BatchStats, Lease, TxError};
+
+/// Something that wants to know what happens, such as a progress display. Called from the engine's tasks: return soon.
+pub trait Listener: fmt::Debug + Send + Sync {
+    fn on(&self, event: &RunEvent<'_>) {
+        let _ = event;
+    }
+}
+
+/// Nobody listens.
+impl Listener for () {}
+
+#[derive(Debug)]
+pub enum RunEvent<'a> {
+    /// A page is in the store.
+    Committed { lease: &'a Lease, stats: &'a BatchStats },
+    Throttled { lease: &'a Lease, wait: std::time::Duration },
+    Failed { lease: &'a Lease, code: patra_core::Code },
+    Ended { lease: &'a Lease, ended: &'a Ended },
+}
+
+impl RunEvent<'_> {
+    pub(crate) fn emit(&self, listener: &dyn Listener) {
+        match self {
+            RunEvent::Committed { lease, stats } => tracing::debug!(
+                task.id = lease.task.0,
+                source = %lease.provenance_code,
+                items = stats.items_count,
+                inserted = stats.inserted,
+                latency_ms = stats.latency_ms,
+                "batch committed"
+            ),
+            RunEvent::Throttled { lease, wait } => tracing::info!(
+                task.id = lease.task.0,
+                source = %lease.provenance_code,
+                endpoint = %lease.endpoint_name,
+                wait_ms = wait.as_millis() as u64,
+                "the far side asked for a pause"
+            ),
+            RunEvent::Failed { lease, code } => tracing::info!(
+                task.id = lease.task.0,
+                source = %lease.provenance_code,
+                endpoint = %lease.endpoint_name,
+                code = code.as_str(),
+                "a request failed"
+            ),
+            RunEvent::Ended { lease, ended } => log_end(lease, ended),
+        }
+        listener.on(self);
+    }
+}
+
+fn log_end(lease: &Lease, ended: &Ended) {
+    let stats = &ended.stats;
+    macro_rules! line {
+        ($level:ident, $message:literal $(, $name:ident = $value:expr)*) => {
+            tracing::$level!(
+                task.id = lease.task.0,
+                plan.id = lease.lineage.plan.0,
+                source = %lease.provenance_code,
+                endpoint = %lease.endpoint_name,
+                op = lease.operation.as_str(),
+                pages = stats.pages_visited,
+                inserted = stats.inserted,
+                updated = stats.updated,
+                skipped = stats.skipped,
+                failed = stats.failed,
+                $($name = $value,)*
+                $message
+            )
+        };
+    }
+    match &ended.outcome {
+        Outcome::Closed(TaskStatus::Succeeded, _) => line!(info, "task succeeded"),
+        Outcome::Closed(TaskStatus::Queued, Some(error)) => line!(info, "task given back", code = error.code.as_str()),
+        Outcome::Closed(status, Some(error)) => {
+            line!(warn, "task ended short", status = status.as_str(), code = error.code.as_str(), level = error.level.as_str(), error = error.message);
+        }
+        Outcome::Closed(status, None) => line!(info, "task closed", status = status.as_str()),
+        Outcome::Cancelled => line!(info, "task cancelled with its plan"),
+        Outcome::Lost => line!(warn, "lease lost, run stopped"),
+        Outcome::Stuck(error) => line!(error, "the store refused to close a run", error = error.to_string()),
+    }
+}
+
+/// A part could not do its transaction; it will try again.
+pub(crate) fn store_failed(part: &'static str, operation: &'static str, error: &TxError) {
+    tracing::warn!(part, operation, error = %error, "a transaction failed and will be tried again");
+}
+
+/// The sweep found what the dead left behind.
+pub(crate) fn swept(requeued: usize, failed: usize) {
+    tracing::warn!(requeued, failed, "took back tasks whose lease had expired");
+}

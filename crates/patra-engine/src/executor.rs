@@ -1,0 +1,158 @@
+//! The executor's service: claims, keeps leases alive, and runs what it holds.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use patra_core::port::Commands;
+use patra_core::protocol::executor::{Executor, Options, Want};
+use patra_core::rng::Rng;
+use patra_core::tx::{Claimed, LeaseRef, Renewed, TxError};
+use patra_core::{TaskId, Ts};
+
+use crate::engine::Shared;
+use crate::events;
+use crate::runner::{self, Signal, sleep_until};
+
+pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
+    Service::new(shared, rng).serve().await;
+}
+
+struct Service {
+    shared: Arc<Shared>,
+    machine: Executor,
+    rng: Rng,
+    runs: JoinSet<LeaseRef>,
+    signals: HashMap<TaskId, (LeaseRef, mpsc::Sender<Signal>)>,
+    /// Claims and renewals with the store.
+    answers: JoinSet<Answer>,
+}
+
+enum Answer {
+    Claimed { sent: Ts, answer: Result<Claimed, TxError> },
+    Renewed { sent: Ts, asked: Vec<LeaseRef>, answer: Result<Renewed, TxError> },
+}
+
+impl Service {
+    fn new(shared: Arc<Shared>, mut rng: Rng) -> Service {
+        let options = Options {
+            owner: shared.options.owner.clone(),
+            capacity: shared.options.concurrency,
+            lease: shared.options.lease,
+            idle_poll: shared.options.poll,
+        };
+        let machine = Executor::new(options, rng.fork(), shared.ports.clock.now());
+        Service { shared, machine, rng, runs: JoinSet::new(), signals: HashMap::new(), answers: JoinSet::new() }
+    }
+
+    async fn serve(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let (mut wants, mut draining) = (Vec::new(), false);
+        loop {
+            self.machine.poll(self.now(), &mut wants);
+            self.execute(&mut wants);
+            if draining && self.runs.is_empty() && self.answers.is_empty() {
+                return;
+            }
+            let sleep = sleep_until(self.now(), self.machine.wake_at());
+            tokio::select! {
+                () = shared.drain.cancelled(), if !draining => {
+                    draining = true;
+                    self.machine.drain();
+                    self.signal_all(Signal::Stop);
+                }
+                () = shared.abort.cancelled() => return,
+                () = shared.executor_nudge.notified() => self.machine.nudge(self.now()),
+                Some(ended) = self.runs.join_next() => self.on_ended(ended),
+                Some(Ok(answer)) = self.answers.join_next() => {
+                    self.on_answer(answer, &mut wants);
+                    self.execute(&mut wants);
+                    if draining {
+                        self.signal_all(Signal::Stop);
+                    }
+                }
+                () = sleep => {}
+            }
+        }
+    }
+
+    fn execute(&mut self, wants: &mut Vec<Want>) {
+        for want in wants.drain(..) {
+            let (shared, sent) = (Arc::clone(&self.shared), self.shared.ports.clock.now());
+            match want {
+                Want::Claim(claim) => {
+                    self.answers.spawn(async move {
+                        let commands: &dyn Commands = &*shared.ports.store;
+                        Answer::Claimed { sent, answer: commands.run(claim).await }
+                    });
+                }
+                Want::Renew(renew) => {
+                    self.answers.spawn(async move {
+                        let (commands, asked): (&dyn Commands, _) = (&*shared.ports.store, renew.leases.clone());
+                        Answer::Renewed { sent, asked, answer: commands.run(renew).await }
+                    });
+                }
+                Want::Start(lease) => {
+                    let reference = LeaseRef::from(&*lease);
+                    let (sender, receiver) = mpsc::channel(4);
+                    self.signals.insert(lease.task, (reference, sender));
+                    let rng = self.rng.fork();
+                    self.runs.spawn(async move {
+                        runner::run(shared, *lease, rng, receiver).await;
+                        reference
+                    });
+                }
+                Want::Stop(lease) => {
+                    if let Some((held, sender)) = self.signals.get(&lease.task)
+                        && *held == lease
+                    {
+                        let _ = sender.try_send(Signal::Lost);
+                    }
+                }
+            }
+        }
+    }
+
+    fn on_answer(&mut self, answer: Answer, wants: &mut Vec<Want>) {
+        let now = self.now();
+        match answer {
+            Answer::Claimed { sent, answer } => {
+                if let Err(error) = &answer {
+                    events::store_failed("executor", "Claim", error);
+                }
+                self.machine.on_claimed(sent, now, answer, wants);
+            }
+            Answer::Renewed { sent, asked, answer } => {
+                if let Err(error) = &answer {
+                    events::store_failed("executor", "Renew", error);
+                }
+                self.machine.on_renewed(sent, now, &asked, answer, wants);
+            }
+        }
+    }
+
+    fn on_ended(&mut self, ended: Result<LeaseRef, tokio::task::JoinError>) {
+        match ended {
+            Ok(lease) => {
+                if self.signals.get(&lease.task).is_some_and(|(held, _)| *held == lease) {
+                    self.signals.remove(&lease.task);
+                }
+                self.machine.on_ended(self.now(), lease);
+            }
+            // The run panicked: its lease is left to run out, and the attempt is counted.
+            Err(error) => tracing::error!(error = %error, "a run ended abnormally; its task is taken back when the lease expires"),
+        }
+    }
+
+    fn signal_all(&self, signal: Signal) {
+        for (_, sender) in self.signals.values() {
+            let _ = sender.try_send(signal);
+        }
+    }
+
+    fn now(&self) -> Ts {
+        self.shared.ports.clock.now()
+    }
+}

@@ -1,0 +1,41 @@
+//! The sweeper's service.
+
+use std::sync::Arc;
+
+use patra_core::port::Commands;
+use patra_core::protocol::sweeper::{Options, Sweeper};
+use patra_core::rng::Rng;
+
+use crate::engine::Shared;
+use crate::events;
+use crate::runner::sleep_until;
+
+pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
+    let clock = &shared.ports.clock;
+    let defaults = Options::default();
+    let options = Options {
+        // A dead process is noticed within a fraction of the lease, whatever the lease is.
+        every: defaults.every.min(shared.options.lease / 4),
+        max_attempts: shared.options.run.max_attempts,
+        ..defaults
+    };
+    let mut machine = Sweeper::new(options, rng, clock.now());
+    let commands: &dyn Commands = &*shared.ports.store;
+    loop {
+        tokio::select! {
+            () = shared.drain.cancelled() => return,
+            () = sleep_until(clock.now(), machine.wake_at()) => {}
+        }
+        let Some(sweep) = machine.poll(clock.now()) else { continue };
+        let answer = commands.run(sweep).await;
+        match &answer {
+            Ok(swept) if swept.requeued.is_empty() && swept.failed.is_empty() => {}
+            Ok(swept) => {
+                events::swept(swept.requeued.len(), swept.failed.len());
+                shared.executor_nudge.notify_one();
+            }
+            Err(error) => events::store_failed("sweeper", "Sweep", error),
+        }
+        machine.on(clock.now(), &answer);
+    }
+}

@@ -1,0 +1,107 @@
+//! The client: two connection pools, one for plain http and one for https, and the walk from hop to hop.
+
+mod pools;
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::header::{self, HeaderMap};
+use tokio::time::timeout;
+
+use patra_core::port::Boxed;
+use patra_core::port::transport::{Error, Limits, Request, Response, Transport};
+
+use crate::guard::Guard;
+use crate::guard::resolver::{Lookup, system_lookup};
+use crate::hop::Hop;
+use crate::{body, connect, fault, redirect};
+
+use pools::Pools;
+
+/// The way out of Patra. Cheap to clone; clones share their connections.
+///
+/// A redirect is followed only while `Limits::max_redirects` allows it: with 0, an answer of status 3xx is returned like
+/// any other; with more, one redirect too many is [`Error::Redirect`].
+#[derive(Clone)]
+pub struct Client {
+    guard: Arc<Guard>,
+    pools: Arc<Pools>,
+}
+
+impl Client {
+    /// Builds the client with the system's resolver. Reads no certificates: that happens at the first https request.
+    pub fn new(guard: Guard) -> Result<Client, Error> {
+        Client::with_lookup(guard, system_lookup())
+    }
+
+    /// The same with another way to look up names; what it answers is still checked by the guard.
+    pub fn with_lookup(guard: Guard, lookup: Lookup) -> Result<Client, Error> {
+        let guard = Arc::new(guard);
+        let pools = Arc::new(Pools::new(Arc::clone(&guard), lookup)?);
+        Ok(Client { guard, pools })
+    }
+
+    async fn exchange(&self, request: Request) -> Result<Response, Error> {
+        let limits = request.limits;
+        let mut hop = Hop::first(request)?;
+        self.pools.move_credentials(&mut hop)?;
+        let mut left = limits.max_redirects;
+        loop {
+            let answer = self.ask(&hop, &limits).await?;
+            let target = match redirect::location(answer.status(), answer.headers()) {
+                Some(target) if limits.max_redirects > 0 => target,
+                _ => return complete(answer, &limits).await,
+            };
+            if left == 0 {
+                return Err(Error::Redirect { reason: format!("more than {} redirects", limits.max_redirects) });
+            }
+            left -= 1;
+            let next = redirect::next(&hop, answer.status(), &target)?;
+            tracing::debug!(from = hop.host(), to = next.host(), status = answer.status().as_u16(), "redirected");
+            hop = next;
+        }
+    }
+
+    /// Sends one hop and waits for the head of its answer.
+    async fn ask(&self, hop: &Hop, limits: &Limits) -> Result<reqwest::Response, Error> {
+        if let Some(host) = hop.url.host() {
+            let refused = |denied: crate::Denied| Error::Refused { host: host.to_string(), reason: denied.to_string() };
+            self.guard.check_host(&host).map_err(refused)?;
+        }
+        let mut request = reqwest::Request::new(hop.method.clone(), hop.url.clone());
+        *request.headers_mut() = hop.headers.clone();
+        *request.body_mut() = hop.body.clone().map(Into::into);
+        let pool = self.pools.serving(hop).await?;
+        let answer = connect::bounded(limits, pool.execute(request)).await?;
+        answer.map_err(|error| fault::sending(&error, hop.host(), limits))
+    }
+}
+
+impl Transport for Client {
+    fn send(&self, request: Request) -> Boxed<'_, Result<Response, Error>> {
+        let after = request.limits.total_timeout;
+        Box::pin(async move { timeout(after, self.exchange(request)).await.unwrap_or(Err(Error::Timeout { after })) })
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Client").field("guard", &self.guard).finish_non_exhaustive()
+    }
+}
+
+async fn complete(answer: reqwest::Response, limits: &Limits) -> Result<Response, Error> {
+    let status = answer.status().as_u16();
+    let headers = readable(answer.headers());
+    Ok(Response { status, headers, body: body::read(answer, limits).await? })
+}
+
+/// Headers as text. Those that describe the body's wire form are left out where the body no longer has it.
+fn readable(headers: &HeaderMap) -> Vec<(String, String)> {
+    let unpacked = headers.contains_key(header::CONTENT_ENCODING);
+    headers
+        .iter()
+        .filter(|(name, _)| !(unpacked && [header::CONTENT_ENCODING, header::CONTENT_LENGTH].contains(name)))
+        .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+        .collect()
+}

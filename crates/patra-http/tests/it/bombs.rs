@@ -1,0 +1,133 @@
+//! Bodies that are small on the wire and huge once unpacked.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use async_compression::tokio::write::GzipEncoder;
+use patra_core::port::transport::{Error, Limits, Transport};
+use tokio::io::AsyncWriteExt;
+
+use crate::encoding::{encoded, pack};
+use crate::server::{Server, answer, chunked, client, fetch, get};
+
+const CAP: usize = 16 << 20;
+
+/// One gzip stream of 2 MB that stands for 2 GB of zeros, made by repeating the block of one MiB of them.
+async fn gzip_bomb() -> Vec<u8> {
+    let zeros = vec![0; 1 << 20];
+    let mut encoder = GzipEncoder::with_quality(Vec::new(), async_compression::Level::Best);
+    encoder.write_all(&zeros).await.unwrap();
+    encoder.flush().await.unwrap();
+    let start = encoder.get_ref().len();
+    encoder.write_all(&zeros).await.unwrap();
+    encoder.flush().await.unwrap();
+    let mut bomb = encoder.into_inner();
+    let block = bomb[start..].to_vec();
+    assert!(block.len() < 2_000, "{}", block.len());
+    for _ in 0..2_046 {
+        bomb.extend_from_slice(&block);
+    }
+    bomb
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test is about how long it takes")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// How far decoding went cannot be seen from outside; how long it took can.
+async fn goes_off(name: &str, coding: &str, body: &[u8]) -> Error {
+    for steps in [answer("200 OK", &encoded(coding), body), chunked(&encoded(coding), body.chunks(100_000))] {
+        let server = Server::fixed(steps).await;
+        let started = now();
+        let error = fetch(&server).await.expect_err(name);
+        assert!(started.elapsed() < Duration::from_secs(2), "{name} took {:?}", started.elapsed());
+        assert!(matches!(error, Error::Encoding { .. } | Error::TooLarge { .. }), "{name}: {error}");
+    }
+    let server = Server::fixed(answer("200 OK", &encoded(coding), body)).await;
+    fetch(&server).await.expect_err(name)
+}
+
+#[tokio::test]
+async fn a_bomb_stops_at_the_ratio() {
+    let zeros = vec![0; 64 << 20];
+    let gzip = gzip_bomb().await;
+    let members = pack("gzip", &zeros[..8 << 20]).await.repeat(200);
+    let zlib = pack("zlib", &zeros).await;
+    let raw = pack("raw", &zeros).await;
+    let brotli = pack("br", &zeros).await;
+    let nested = pack("br", &pack("gzip", &zeros).await).await;
+    // Blocks that say nothing: the inner layer would chew on gigabytes of them without a byte of output.
+    let silent = pack("gzip", &[0, 0, 0, 0xff, 0xff].repeat(4 << 20)).await;
+    for (name, coding, body) in [
+        ("gzip", "gzip", gzip),
+        ("members", "gzip", members),
+        ("zlib", "deflate", zlib),
+        ("raw", "deflate", raw),
+        ("brotli", "br", brotli),
+        ("nested", "gzip, br", nested),
+        ("silent", "deflate, gzip", silent),
+    ] {
+        let error = goes_off(name, coding, &body).await;
+        assert!(error.to_string().contains("200 times"), "{name}: {error}");
+    }
+}
+
+/// Within the ratio, the cap holds.
+#[tokio::test]
+async fn a_large_body_stops_at_the_cap() {
+    let line: Vec<u8> = (0..2_000u32).flat_map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()).collect();
+    let body = line.repeat(6_000_000 / line.len());
+    for (name, coding) in [("gzip", "gzip"), ("zlib", "deflate"), ("raw", "deflate"), ("br", "br")] {
+        let packed = pack(name, &body).await;
+        let server = Server::fixed(answer("200 OK", &encoded(coding), &packed)).await;
+        for (cap, fits) in [(body.len(), true), (body.len() - 1, false), (packed.len() - 1, false)] {
+            let mut request = get(server.url("/"));
+            request.limits = Limits { max_body: cap, ..request.limits };
+            match client().send(request).await {
+                Ok(response) => assert!(fits && response.body == body, "{name} {cap}"),
+                Err(error) => assert!(!fits && error == Error::TooLarge { limit: cap }, "{name} {cap}: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bomb_does_not_fill_the_memory() {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "--ignored", "bombs::memory_in_a_process_of_its_own"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+}
+
+#[test]
+#[ignore = "run by the test above, where no other test adds to the memory"]
+fn memory_in_a_process_of_its_own() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let line: Vec<u8> = (0..2_000u32).flat_map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()).collect();
+        let large = pack("gzip", &line.repeat(4_000)).await;
+        for (name, bomb) in [("bomb", gzip_bomb().await), ("large", large)] {
+            let server = Server::fixed(answer("200 OK", &encoded("gzip"), &bomb)).await;
+            drop(bomb);
+            forget_peak();
+            let before = peak_memory();
+            fetch(&server).await.expect_err(name);
+            let grown = peak_memory() - before;
+            assert!(grown <= CAP + (8 << 20), "{name}: {grown} bytes");
+        }
+    });
+}
+
+fn peak_memory() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+}
+
+/// Makes the peak start again from what is in use now.
+fn forget_peak() {
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+}

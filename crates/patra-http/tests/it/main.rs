@@ -1,0 +1,14 @@
+//! The client against a scripted server that speaks HTTP as badly as we ask it to.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy does not see as tests")]
+
+mod bombs;
+mod encoding;
+mod guard;
+mod limits;
+mod plain;
+mod redirect;
+mod secrets;
+mod server;
+mod speed;
+mod tls;

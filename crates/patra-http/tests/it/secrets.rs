@@ -1,0 +1,50 @@
+//! Nothing that could be a secret shows in an error.
+
+use patra_core::port::transport::{Limits, Transport};
+use patra_http::{Client, Guard};
+use std::time::Duration;
+
+use crate::server::{Server, Step, answer, client, get, send};
+
+#[tokio::test]
+async fn errors_show_the_host_and_no_more() {
+    let steps = [
+        vec![Step::Close],
+        vec![Step::Reset],
+        vec![send("HTTP/1.1 canary\r\n\r\n"), Step::Close],
+        vec![send("HTTP/1.1 200 OK\r\ncanary canary: canary\r\n\r\n"), Step::Close],
+        vec![send("HTTP/1.1 200 OK\r\ncontent-length: canary\r\n\r\n"), Step::Close],
+        vec![send("HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\ncanary"), Step::Close],
+        vec![Step::Wait(Duration::from_secs(9))],
+        answer("200 OK", "content-encoding: canary\r\n", "canary"),
+        answer("200 OK", "content-encoding: gzip\r\n", "canary"),
+        answer("302 Found", "location: canary://canary/canary\r\n", "canary"),
+        answer("302 Found", "location: http://canary:canary@10.0.0.1/canary\r\n", "canary"),
+        answer("302 Found", "location: https://canary:canary@127.0.0.1:1/canary\r\n", "canary"),
+    ];
+    for (number, steps) in steps.into_iter().enumerate() {
+        let server = Server::fixed(steps).await;
+        let url = format!("http://canary:canary@{}/canary?canary=canary#canary", server.address);
+        shows_nothing(&client(), url, &format!("case {number}")).await;
+    }
+    let closed = Client::new(Guard::default()).unwrap();
+    for url in [
+        "http://canary:canary@127.0.0.1/canary?canary",
+        "http://canary:canary@localhost/canary?canary",
+        "https://canary:canary@localhost/canary?canary",
+        "http://canary:canary@nowhere.invalid/canary?canary",
+        "http://canary:canary@[::1/canary?canary",
+        "canary://canary",
+    ] {
+        shows_nothing(&closed, url.to_owned(), url).await;
+    }
+}
+
+async fn shows_nothing(client: &Client, url: String, case: &str) {
+    let mut request = get(url);
+    request.limits = Limits { max_redirects: 2, read_timeout: Duration::from_millis(100), ..request.limits };
+    request.headers = vec![("x-key".to_owned(), "canary".to_owned())];
+    let error = client.send(request).await.expect_err(case);
+    let shown = format!("{error} {error:?} {client:?}");
+    assert!(!shown.contains("canary"), "{case}: {shown}");
+}

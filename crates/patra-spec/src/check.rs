@@ -1,0 +1,156 @@
+//! Whether a manifest makes sense, whatever operation it will be compiled for. Works on the typed manifest, so one from
+//! the registry is checked by the same rules as one from a file; only the places are then unknown.
+
+mod paging;
+mod request;
+mod window;
+
+use crate::expr::Template;
+use crate::manifest::{Endpoint, Manifest, RateLimit, Retry};
+use crate::problem::Problem;
+use crate::selector::Selector;
+
+/// Longest code or endpoint name: it becomes part of keys.
+const MAX_CODE: usize = 64;
+const MAX_ATTEMPTS: u32 = 20;
+const MAX_RATE: f64 = 10_000.0;
+
+/// Collects problems about one manifest.
+pub(crate) struct Check<'m> {
+    pub(crate) manifest: &'m Manifest,
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// Everything wrong with the manifest as a whole.
+pub(crate) fn manifest(manifest: &Manifest) -> Vec<Problem> {
+    let mut check = Check::new(manifest);
+    check.shared();
+    if manifest.endpoints.is_empty() {
+        check.report("endpoints", "there is no endpoint");
+    }
+    for (name, endpoint) in &manifest.endpoints {
+        check.endpoint(name, endpoint);
+    }
+    check.problems
+}
+
+impl<'m> Check<'m> {
+    pub(crate) fn new(manifest: &'m Manifest) -> Check<'m> {
+        Check { manifest, problems: Vec::new() }
+    }
+
+    /// What all endpoints depend on.
+    pub(crate) fn shared(&mut self) {
+        self.code("provenance", &self.manifest.provenance);
+        let defaults = &self.manifest.defaults;
+        self.http("defaults.http", &defaults.http);
+        self.retry("defaults.retry", &defaults.retry);
+        self.rate_limit("defaults.rate_limit", &defaults.rate_limit);
+    }
+
+    pub(crate) fn endpoint(&mut self, name: &str, endpoint: &Endpoint) {
+        let path = format!("endpoints.{name}");
+        self.code(&path, name);
+        self.http(&format!("{path}.http"), &endpoint.http);
+        self.request(&path, endpoint);
+        self.response(&path, endpoint);
+        let templates = self.templates(&path, endpoint);
+        self.paging(&path, endpoint);
+        self.window(&path, endpoint);
+        if let Some(templates) = templates {
+            self.sends_position(&path, endpoint, &templates);
+            self.sends_window(&path, endpoint, &templates);
+        }
+        self.retry(&format!("{path}.retry"), &endpoint.retry);
+        self.rate_limit(&format!("{path}.rate_limit"), &endpoint.rate_limit);
+        if let Some(every) = endpoint.schedule.as_ref().and_then(|schedule| schedule.every)
+            && every.0.as_secs() == 0
+        {
+            self.report(&format!("{path}.schedule.every"), "a schedule needs at least one second");
+        }
+    }
+
+    pub(crate) fn report(&mut self, path: &str, message: impl Into<String>) {
+        self.problems.push(self.manifest.origin.problem(path, message, None));
+    }
+
+    pub(crate) fn report_with(&mut self, path: &str, message: impl Into<String>, hint: impl Into<String>) {
+        self.problems.push(self.manifest.origin.problem(path, message, Some(hint.into())));
+    }
+
+    fn code(&mut self, path: &str, code: &str) {
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-');
+        if code.is_empty() {
+            self.report(path, "the name is empty");
+        } else if code.len() > MAX_CODE || !code.chars().all(fits) {
+            let hint = format!("letters, digits, `_` and `-`, at most {MAX_CODE}");
+            self.report_with(path, format!("{} cannot be used as a name", crate::problem::quote(code)), hint);
+        }
+    }
+
+    /// A template that compiles and renders; anything else is reported.
+    fn template(&mut self, path: &str, text: &str) -> Option<Template> {
+        match Template::compile(text) {
+            Err(flaw) => self.problems.push(self.manifest.origin.flaw(path, text, flaw)),
+            Ok(template) => match template.try_out() {
+                Ok(()) => return Some(template),
+                Err(error) => self.report(path, format!("the template does not render: {error}")),
+            },
+        }
+        None
+    }
+
+    fn selector(&mut self, path: &str, text: Option<&str>) {
+        let Some(text) = text else { return };
+        if let Err(flaw) = Selector::parse(text) {
+            self.problems.push(self.manifest.origin.flaw(path, text, flaw));
+        }
+    }
+
+    /// Two of the required trio; whether an update time is needed depends on the operation (C-23).
+    fn response(&mut self, path: &str, endpoint: &Endpoint) {
+        let response = &endpoint.response;
+        for (key, value, example) in
+            [("items_path", &response.items_path, "$.items"), ("id_path", &response.id_path, "$.id")]
+        {
+            if value.is_none() {
+                let hint = format!("for example {key}: {example}");
+                self.report_with(&format!("{path}.response.{key}"), format!("`{key}` is missing"), hint);
+            }
+        }
+        for (key, value) in [
+            ("items_path", &response.items_path),
+            ("id_path", &response.id_path),
+            ("updated_at_path", &response.updated_at_path),
+            ("total_path", &response.total_path),
+            ("has_more_path", &response.has_more_path),
+            ("version_path", &response.version_path),
+        ] {
+            self.selector(&format!("{path}.response.{key}"), value.as_deref());
+        }
+        for (name, selector) in &endpoint.fields {
+            self.selector(&format!("{path}.fields.{name}"), Some(selector));
+        }
+    }
+
+    fn retry(&mut self, path: &str, retry: &Retry) {
+        if retry.max_attempts.is_some_and(|attempts| attempts == 0 || attempts > MAX_ATTEMPTS) {
+            self.report(&format!("{path}.max_attempts"), format!("expected 1 to {MAX_ATTEMPTS} attempts"));
+        }
+        if let (Some(min), Some(max)) = (retry.min_delay, retry.max_delay)
+            && min > max
+        {
+            self.report(&format!("{path}.min_delay"), format!("min_delay {min} is longer than max_delay {max}"));
+        }
+    }
+
+    fn rate_limit(&mut self, path: &str, rate: &RateLimit) {
+        if rate.refill_rate_per_sec.is_some_and(|rate| rate <= 0.0 || rate > MAX_RATE) {
+            let message = format!("expected more than 0 and at most {MAX_RATE} requests per second");
+            self.report(&format!("{path}.refill_rate_per_sec"), message);
+        }
+        if rate.burst == Some(0) {
+            self.report(&format!("{path}.burst"), "expected at least 1");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Requests: address, templates, headers, time limits.
+
+use std::time::Duration;
+
+use url::Url;
+
+use super::Check;
+use crate::expr::Template;
+use crate::manifest::{Endpoint, Http};
+use crate::words::Method;
+
+/// No wait for the far side is longer (ING-4.2-08, C-44).
+const MAX_TIMEOUT: Duration = Duration::from_secs(120);
+const MAX_BODY: u64 = 256 * 1024 * 1024;
+/// A manifest is stored and shown: what proves who we are must not be written in it.
+const SECRET_HEADERS: &[&str] = &["authorization", "proxy-authorization", "cookie"];
+
+impl Check<'_> {
+    /// A `http` section, an endpoint's or the defaults'.
+    pub(super) fn http(&mut self, path: &str, http: &Http) {
+        if let Some(base_url) = &http.base_url {
+            self.base_url(&format!("{path}.base_url"), base_url);
+        }
+        if let Some(template) = &http.path {
+            let path = format!("{path}.path");
+            if !template.is_empty() && !template.starts_with('/') {
+                self.report_with(&path, "a path begins with `/`", format!("write /{template}"));
+            }
+            if template.contains(['?', '#']) {
+                self.report_with(&path, "a path holds no query", "put parameters under `query`");
+            }
+            self.template(&path, template);
+        }
+        for (name, template) in &http.headers {
+            self.header(&format!("{path}.headers.{name}"), name, template);
+        }
+        for (key, limit) in
+            [("connect_timeout", http.connect_timeout), ("read_timeout", http.read_timeout), ("timeout", http.timeout)]
+        {
+            if let Some(limit) = limit
+                && (limit.0.is_zero() || limit.0 > MAX_TIMEOUT)
+            {
+                self.report(&format!("{path}.{key}"), format!("{limit} is not more than PT0S and at most PT2M"));
+            }
+        }
+        if http.max_body_bytes.is_some_and(|bytes| bytes == 0 || bytes > MAX_BODY) {
+            self.report(&format!("{path}.max_body_bytes"), format!("expected 1 to {MAX_BODY} bytes"));
+        }
+    }
+
+    fn base_url(&mut self, path: &str, text: &str) {
+        let url = match Url::parse(text) {
+            Ok(url) => url,
+            Err(error) => {
+                let message = format!("{} is no URL: {error}", crate::problem::quote(text));
+                return self.report_with(path, message, "for example https://api.example.org");
+            }
+        };
+        match url.scheme() {
+            "https" => {}
+            "http" if self.manifest.allow_http => {}
+            "http" => self.report_with(path, "plain HTTP is not allowed", "use https, or set `allow_http: true`"),
+            other => self.report(path, format!("`{other}` is not supported, expected https")),
+        }
+        if !url.has_host() {
+            self.report(path, "the URL names no host");
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            self.report(path, "credentials do not belong in a manifest");
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            self.report_with(path, "a base URL holds no query", "put parameters under `query`");
+        }
+    }
+
+    fn header(&mut self, path: &str, name: &str, template: &str) {
+        let fits = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+        if name.is_empty() || !name.bytes().all(fits) {
+            self.report(path, format!("{} is no header name", crate::problem::quote(name)));
+        }
+        if SECRET_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
+            self.report(path, "credentials do not belong in a manifest");
+        }
+        if template.chars().any(char::is_control) {
+            self.report(path, "a header holds no line break or other control character");
+        }
+        self.template(path, template);
+    }
+
+    pub(super) fn request(&mut self, path: &str, endpoint: &Endpoint) {
+        let defaults = &self.manifest.defaults.http;
+        if endpoint.http.base_url.is_none() && defaults.base_url.is_none() {
+            let hint = "for example base_url: https://api.example.org";
+            self.report_with(&format!("{path}.http.base_url"), "`base_url` is missing", hint);
+        }
+        let method = endpoint.http.method.or(defaults.method).unwrap_or_default();
+        if endpoint.body.is_some() && method != Method::Post {
+            let message = format!("a {} request has no body", method.as_str());
+            self.report_with(&format!("{path}.body"), message, "set http.method to post, or remove `body`");
+        }
+        if endpoint.query.contains_key("") {
+            self.report(&format!("{path}.query."), "a parameter has no name");
+        }
+    }
+
+    /// Checks query and body, and gives every template that takes part in a request; nothing when one of them is
+    /// unsound, as nobody knows then what it would have sent.
+    pub(super) fn templates(&mut self, path: &str, endpoint: &Endpoint) -> Option<Vec<Template>> {
+        let mut found: Vec<Option<Template>> = Vec::new();
+        for (name, text) in &endpoint.query {
+            found.push(self.template(&format!("{path}.query.{name}"), text));
+        }
+        if let Some(text) = &endpoint.body {
+            found.push(self.template(&format!("{path}.body"), text));
+        }
+        let defaults = &self.manifest.defaults.http;
+        let others = endpoint.http.headers.values().chain(&endpoint.http.path);
+        let others = others.chain(defaults.headers.values()).chain(&defaults.path);
+        // Reported where they stand already.
+        found.extend(others.map(|text| Template::compile(text).ok()));
+        found.into_iter().collect()
+    }
+}

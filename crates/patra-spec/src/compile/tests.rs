@@ -1,0 +1,275 @@
+//! Snapshots: their shape, their hashes, and what does not compile.
+
+use patra_core::hash::canonical;
+use patra_core::window::Align;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::manifest::Manifest;
+
+const CROSSREF: &str = include_str!("../../../../sources/crossref.yaml");
+const DEMO: &str = include_str!("../../../../sources/demo.yaml");
+
+const BASE: &str = r#"
+provenance: Test
+defaults:
+  http: { headers: { Accept: application/json, X-A: shared }, read_timeout: PT20S }
+  retry: { max_attempts: 7 }
+endpoints:
+  list:
+    http: { base_url: "https://x.org", path: /list, headers: { accept: text/json }, timeout: PT1M }
+    query: { q: "type:a,since:${ window.from | date }", rows: 50, page: "${ page.no }" }
+    pagination: { type: page, base: 1, page_size: 50, max_page: 20, has_more_path: $.more }
+    window: { supports_updated_since: true, watermark_key: updated_at, initial: 2024-01-01 }
+    response: { items_path: $.items, id_path: $.id, updated_at_path: $.at }
+    retry: { min_delay: PT1S }
+    rate_limit: { burst: 3 }
+"#;
+
+fn manifest(yaml: &str) -> Manifest {
+    crate::read("t.yaml", yaml).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn snapshot(yaml: &str) -> Snapshot {
+    let manifest = manifest(yaml);
+    let name = manifest.endpoints.keys().next().unwrap();
+    compile(&manifest, name, Operation::Harvest).unwrap_or_else(|problems| panic!("{problems}")).snapshot
+}
+
+/// Compiles `BASE` with `from` replaced by `to`; gives the problems, or the warnings.
+fn check(operation: Operation, from: &str, to: &str, expected: &str) {
+    assert!(BASE.contains(from), "{from}");
+    let shown = match compile(&manifest(&BASE.replace(from, to)), "list", operation) {
+        Ok(compiled) => compiled.warnings.join("\n"),
+        Err(problems) => problems.to_string(),
+    };
+    assert_eq!(shown, expected, "{operation} {from} -> {to}");
+}
+
+// covers: ING-3.3-12, ING-3.3-13, ING-3.3-14, ING-3.9-01, ING-3.9-02
+#[test]
+fn crossref_compiles_to_the_shape_of_the_contract() {
+    let mut body: serde_json::Value = serde_json::from_str(&snapshot(CROSSREF).body()).unwrap();
+    let fingerprint = body.as_object_mut().unwrap().remove("specFingerprint").unwrap();
+    assert!(fingerprint.as_str().unwrap().starts_with("v1:"));
+    let expected = json!({
+        "provenanceCode": "crossref", "endpointCode": "works", "operation": "HARVEST", "role": "SEARCH", "kind": "work",
+        "http": {
+            "method": "GET", "baseUrl": "https://api.crossref.org", "pathTemplate": "/works", "headersTemplate": {},
+            "queryTemplate": {
+                "filter": "from-update-date:${ window.from | date },until-update-date:${ window.to | date }",
+                "rows": "${ page.size }", "cursor": "${ page.token }",
+            },
+            "connectTimeoutMs": 10000, "readTimeoutMs": 30000, "maxBodyBytes": 16777216,
+        },
+        "pagination": {
+            "type": "TOKEN", "pageSize": 100, "initial": "*", "nextTokenPath": "$.message['next-cursor']",
+            "alwaysToken": true,
+        },
+        "window": {
+            "supportsUpdatedSince": true, "watermarkKey": "updated_at", "safetyLag": "PT10M", "maxWindow": "P1D",
+            "align": "hour", "initial": "2024-01-01T00:00:00.000000000Z", "timezone": "UTC",
+            "boundaryPolicy": "[from,to)",
+        },
+        "retry": {
+            "policy": "exponential_jitter", "maxAttempts": 5, "minDelayMs": 100, "maxDelayMs": 30000,
+            "multiplierPercent": 200, "jitterPercent": 20,
+        },
+        "rateLimit": { "qps": 10.0, "burst": 10 },
+        "response": {
+            "format": "json", "itemsPath": "$.message.items", "idPath": "$.DOI",
+            "updatedAtPath": "$.deposited['date-time']", "totalPath": "$.message['total-results']",
+        },
+        "mapping": { "outputFields": [{ "name": "doi", "expr": "$.DOI" }, { "name": "title", "expr": "$.title[0]" }] },
+    });
+    assert_eq!(canonical(&body), canonical(&expected));
+}
+
+#[test]
+fn the_demo_compiles_without_a_warning_and_gives_the_engine_its_values() {
+    let compiled = compile(&manifest(DEMO), " Records", Operation::Harvest).unwrap();
+    assert_eq!(compiled.warnings, [""; 0]);
+    let snapshot = compiled.snapshot;
+    assert_eq!(snapshot.cut().align, Some(Align::Hour));
+    assert_eq!(snapshot.cut().max_width.as_secs(), 86_400);
+    assert_eq!(snapshot.safety_lag().as_secs(), 0);
+    assert_eq!(snapshot.initial(), "2024-01-01".parse().ok());
+    assert_eq!(snapshot.retry_policy(), patra_core::retry::Policy::default());
+    assert_eq!(snapshot.paging().first(), patra_core::paging::Position::Token(None));
+    assert_eq!(snapshot.paging().page_size, 200);
+    assert_eq!(snapshot.rate().per_sec, 200.0);
+    assert_eq!(snapshot.timeout(), None);
+}
+
+// covers: ING-3.3-03, ING-3.3-04, ING-4.1-02, ING-4.2-08, ING-4.4-17, ING-4.10-36
+#[test]
+fn endpoint_wins_over_provenance_over_platform() {
+    let snapshot = snapshot(BASE);
+    assert_eq!(snapshot.provenance_code, "test");
+    let headers: Vec<_> = snapshot.http.headers_template.iter().map(|(k, v)| format!("{k}: {v}")).collect();
+    assert_eq!(headers, ["X-A: shared", "accept: text/json"]);
+    let http = &snapshot.http;
+    assert_eq!((http.connect_timeout_ms, http.read_timeout_ms, http.timeout_ms), (10_000, 20_000, Some(60_000)));
+    let retry = snapshot.retry_policy();
+    assert_eq!((retry.max_attempts, retry.min_delay_ms, retry.max_delay_ms), (7, 1_000, 30_000));
+    assert_eq!((snapshot.rate_limit.qps, snapshot.rate_limit.burst), (1.0, 3));
+    assert_eq!(snapshot.window.safety_lag, "PT10M".parse().unwrap());
+    assert_eq!(snapshot.response.has_more_path.as_deref(), Some("$.more"));
+    assert_eq!(snapshot.paging().first(), patra_core::paging::Position::Page(1));
+}
+
+// covers: ING-4.7-01, ING-4.17-05, ING-4.4-16, ING-3.3-22, ING-3.6-01
+#[test]
+fn an_operation_gets_what_it_needs_or_is_refused() {
+    use Operation::{Backfill, Harvest, Update};
+    let total = "no response.total_path: the number of records is not known beforehand";
+    let rate = "no rate_limit: at most one request per second is sent";
+    check(Harvest, "Test", "Test", &format!("{total}\n{rate}"));
+    let missing = |operation: &str| {
+        format!(
+            "t.yaml:12:5: endpoints.list.response.updated_at_path: {operation} needs `updated_at_path`: without an update time nothing can be ordered\n  hint: a source without update times can only be read by UPDATE"
+        )
+    };
+    check(Harvest, ", updated_at_path: $.at", "", &missing("HARVEST"));
+    check(Backfill, ", updated_at_path: $.at", "", &missing("BACKFILL"));
+    let content = "no response.updated_at_path: records are replaced when their content differs";
+    check(Update, ", updated_at_path: $.at", "", &format!("{content}\n{total}\n{rate}"));
+    let initial = "t.yaml:11:5: endpoints.list.window.initial: HARVEST needs `initial`: the time where the first run begins\n  hint: for example initial: 2024-01-01";
+    check(Harvest, ", initial: 2024-01-01", "", initial);
+    check(Backfill, ", initial: 2024-01-01", "", &format!("{total}\n{rate}"));
+    let key = "t.yaml:11:5: endpoints.list.window.watermark_key: HARVEST needs `watermark_key`\n  hint: for example watermark_key: updated_at";
+    check(Harvest, ", watermark_key: updated_at", "", key);
+}
+
+// covers: ING-4.4-14
+#[test]
+fn a_far_side_that_does_not_filter_is_read_with_a_warning() {
+    let yaml = BASE
+        .replace("supports_updated_since: true", "supports_updated_since: false")
+        .replace("${ window.from | date }", "always");
+    let compiled = compile(&manifest(&yaml), "list", Operation::Harvest).unwrap();
+    assert!(compiled.warnings.iter().any(|warning| warning.contains("does not filter by time")));
+    let yaml = BASE
+        .replace(
+            "window: { supports_updated_since: true, watermark_key: updated_at, initial: 2024-01-01 }",
+            "kind: note",
+        )
+        .replace("${ window.from | date }", "always");
+    let problems = compile(&manifest(&yaml), "list", Operation::Harvest).unwrap_err();
+    assert_eq!(problems.as_slice()[0].path, "endpoints.list.window");
+}
+
+#[test]
+fn an_unknown_endpoint_is_suggested() {
+    let problems = compile(&manifest(BASE), "lits", Operation::Harvest).unwrap_err();
+    assert_eq!(
+        problems.to_string(),
+        "t.yaml:6:1: endpoints: `test` has no endpoint `lits`\n  hint: did you mean `list`?"
+    );
+}
+
+// covers: ING-3.3-20, ING-4.4-13
+#[test]
+fn snapshots_survive_storage_with_the_same_fingerprint() {
+    for yaml in [BASE, DEMO, CROSSREF] {
+        let before = snapshot(yaml);
+        let after = Snapshot::from_body(&before.body()).unwrap();
+        assert_eq!(after, before);
+        assert_eq!(after.body(), before.body());
+        assert_eq!(after.fingerprint(), before.spec_fingerprint);
+    }
+}
+
+proptest! {
+    // covers: ING-3.3-20
+    #[test]
+    fn any_snapshot_survives_storage(
+        text in "\\PC{0,40}", name in ".{0,20}", micros in -60_000_000_000_000_000i64..250_000_000_000_000_000,
+        lag in 0u64..10_000_000_000, number in any::<u32>(), millis in any::<u64>(), rate in 1u64..10_000_000_000,
+        flag in any::<bool>(), operation in prop::sample::select(Operation::ALL),
+    ) {
+        let mut before = snapshot(BASE);
+        before.operation = operation;
+        before.http.query_template.insert(name.clone(), text.clone());
+        before.http.body_template = flag.then(|| text.clone());
+        before.http.timeout_ms = flag.then_some(millis);
+        before.mapping.output_fields.push(crate::snapshot::OutputField { name, expr: text });
+        before.window.initial = Some(patra_core::Ts::from_micros(micros));
+        before.window.safety_lag = crate::Iso(std::time::Duration::from_micros(lag));
+        before.rate_limit = crate::snapshot::RateLimit { qps: rate as f64 / 1e6, burst: number };
+        if flag {
+            before.pagination = None;
+        }
+        before.spec_fingerprint = before.fingerprint();
+        let after = Snapshot::from_body(&before.body()).unwrap();
+        prop_assert_eq!(&after, &before);
+        prop_assert_eq!(after.body(), before.body());
+        prop_assert_eq!(&after.fingerprint(), &before.spec_fingerprint);
+        prop_assert_eq!(after.meaning_hash(), before.meaning_hash());
+    }
+}
+
+#[test]
+fn snapshots_of_older_and_newer_binaries_are_read() {
+    let mut json: serde_json::Value = serde_json::from_str(&snapshot(BASE).body()).unwrap();
+    let map = json.as_object_mut().unwrap();
+    for later in ["retry", "rateLimit", "mapping", "kind", "role", "specFingerprint"] {
+        map.remove(later);
+    }
+    map.insert("batching".into(), json!({ "idBatchSize": 200 }));
+    map["http"].as_object_mut().unwrap().insert("proxy".into(), json!("x"));
+    let read = Snapshot::from_body(&json.to_string()).unwrap();
+    assert_eq!(read.retry_policy(), patra_core::retry::Policy::default());
+}
+
+#[test]
+fn the_registry_document_reads_back_and_ignores_key_order() {
+    let before = manifest(BASE);
+    let document = before.to_document();
+    let after = Manifest::from_document(&document).unwrap();
+    assert_eq!(after, before);
+    let compiled = |m: &Manifest| compile(m, "list", Operation::Harvest).unwrap().snapshot.fingerprint();
+    assert_eq!(compiled(&after), compiled(&before));
+
+    let shuffled = "endpoints:\n  LIST:\n    rate_limit: { burst: 3 }\n    retry: { min_delay: PT1S }\n    response: { updated_at_path: $.at, id_path: $.id, items_path: $.items }\n    window: { initial: 2024-01-01T00:00:00Z, watermark_key: updated_at, supports_updated_since: true }\n    pagination: { has_more_path: $.more, max_page: 20, page_size: 50, base: 1, type: PAGE }\n    query: { page: \"${ page.no }\", rows: '50', q: \"type:a,since:${ window.from | date }\" }\n    http: { timeout: PT60S, headers: { accept: text/json }, path: /list, base_url: \"https://x.org\" }\ndefaults:\n  retry: { max_attempts: 7 }\n  http: { read_timeout: PT20S, headers: { X-A: shared, Accept: application/json } }\nprovenance: \" test \"\n";
+    assert_eq!(canonical(&manifest(shuffled).to_document()), canonical(&document));
+    assert_eq!(compiled(&manifest(shuffled)), compiled(&before));
+
+    let mut unknown = document.clone();
+    unknown.as_object_mut().unwrap().insert("colour".into(), json!("red"));
+    assert!(Manifest::from_document(&unknown).unwrap_err().to_string().contains("unknown field `colour`"));
+    // A stored document is checked again: what was edited in the database does not get past the compiler.
+    let mut bad = document;
+    bad["endpoints"]["list"]["query"]["q"] = json!("${ nope }");
+    let problems = compile(&Manifest::from_document(&bad).unwrap(), "list", Operation::Harvest).unwrap_err();
+    assert!(problems.to_string().starts_with("endpoints.list.query.q: there is no variable `nope`"), "{problems}");
+}
+
+/// G-03: a cursor keeps its namespace through everything but a changed query.
+#[test]
+fn meaning_changes_with_the_query_only() {
+    let base = snapshot(BASE).meaning_hash();
+    let changed = |from: &str, to: &str| {
+        assert!(BASE.contains(from), "{from}");
+        snapshot(&BASE.replace(from, to)).meaning_hash() != base
+    };
+    for (from, to) in [
+        ("page_size: 50", "page_size: 20"),
+        ("window.from | date", "window.from | iso"),
+        ("page: \"${ page.no }\"", "p: \"${ page.no }\""),
+        ("burst: 3", "burst: 9"),
+        ("min_delay: PT1S", "min_delay: PT2S"),
+        ("text/json", "text/plain"),
+        ("updated_at_path: $.at", "updated_at_path: $.b"),
+        ("initial: 2024-01-01", "initial: 2020-01-01, align: day"),
+    ] {
+        assert!(!changed(from, to), "{from} -> {to}");
+    }
+    for (from, to) in
+        [("type:a", "type:b"), ("path: /list", "path: /other"), ("  list:", "  lost:"), ("rows: 50", "rows: 51")]
+    {
+        assert!(changed(from, to), "{from} -> {to}");
+    }
+    assert_ne!(snapshot(BASE).fingerprint(), snapshot(&BASE.replace("burst: 3", "burst: 4")).fingerprint());
+}

@@ -1,0 +1,235 @@
+//! A manifest as it was written: every setting is optional here unless it names the manifest; merging and defaults are
+//! the compiler's job. The registry stores it as a JSON document.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use patra_core::Ts;
+use patra_core::window::Align;
+
+use crate::iso::Iso;
+use crate::origin::Origin;
+use crate::problem::{Problem, Problems};
+use crate::words::{Format, Kind, Method, PagingType, Role};
+
+/// A provenance (who) and its endpoints (how).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// The code, lower-case and trimmed (PLT-04).
+    pub provenance: String,
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Plain HTTP is refused unless this says otherwise (C-46).
+    #[serde(default)]
+    pub allow_http: bool,
+    #[serde(default)]
+    pub defaults: Defaults,
+    pub endpoints: BTreeMap<String, Endpoint>,
+    /// Offline tests, kept as they are for the test runner.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tests: Vec<serde_json::Value>,
+    #[serde(skip)]
+    pub(crate) origin: Origin,
+}
+
+impl Manifest {
+    /// The form that the registry stores; [`patra_core::hash::canonical`] of it is the same for every spelling of the
+    /// same manifest.
+    pub fn to_document(&self) -> serde_json::Value {
+        // A manifest holds texts, numbers and maps with text keys: nothing that JSON could refuse.
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    /// Reads what [`Manifest::to_document`] wrote. Its values are checked again when an endpoint is compiled.
+    pub fn from_document(document: &serde_json::Value) -> Result<Manifest, Problems> {
+        Manifest::deserialize(document).map_err(|error| {
+            let message = format!("the stored manifest cannot be read: {error}");
+            let (file, path) = (String::new(), String::new());
+            Problems::one(Problem { file, line: 0, column: 0, path, message, hint: None })
+        })
+    }
+}
+
+/// What all endpoints of the provenance share; an endpoint's own setting wins.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Defaults {
+    #[serde(skip_serializing_if = "Http::is_empty")]
+    pub http: Http,
+    #[serde(skip_serializing_if = "Retry::is_empty")]
+    pub retry: Retry,
+    #[serde(skip_serializing_if = "RateLimit::is_empty")]
+    pub rate_limit: RateLimit,
+}
+
+/// One way to ask.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Endpoint {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
+    #[serde(skip_serializing_if = "Http::is_empty")]
+    pub http: Http,
+    /// Parameter to template.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub query: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pagination: Option<Pagination>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
+    #[serde(skip_serializing_if = "Response::is_empty")]
+    pub response: Response,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Kind>,
+    /// Field of the record to path in the item.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub fields: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
+    #[serde(skip_serializing_if = "Retry::is_empty")]
+    pub retry: Retry,
+    #[serde(skip_serializing_if = "RateLimit::is_empty")]
+    pub rate_limit: RateLimit,
+}
+
+/// How requests are made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Http {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<Method>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connect_timeout: Option<Iso>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_timeout: Option<Iso>,
+    /// The whole of one attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Iso>,
+    /// After decompression.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_body_bytes: Option<u64>,
+}
+
+/// How a slice is read page by page. Without one, a single answer holds everything.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Pagination {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub r#type: Option<PagingType>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page_size: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_page: Option<u32>,
+    /// The token of the first request (C-65).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_token_path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_url_path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub has_more_path: Option<String>,
+    /// Number of the first page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base: Option<u32>,
+    /// The far side gives a token on its last page too (C-65).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub always_token: Option<bool>,
+}
+
+/// How time is cut, and where HARVEST begins.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Window {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub supports_updated_since: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watermark_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub safety_lag: Option<Iso>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_window: Option<Iso>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_window: Option<Iso>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub align: Option<Align>,
+    /// The first watermark.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial: Option<Ts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lookback: Option<Iso>,
+}
+
+/// Where things stand in an answer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Response {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<Format>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub items_path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id_path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updated_at_path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub has_more_path: Option<String>,
+    /// The source's own version of a record, the tie-breaker after its update time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version_path: Option<String>,
+}
+
+/// When the planner asks by itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Schedule {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every: Option<Iso>,
+}
+
+/// How patiently one batch is retried.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Retry {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_delay: Option<Iso>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_delay: Option<Iso>,
+}
+
+/// The token bucket (ING-4.10-45).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RateLimit {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refill_rate_per_sec: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
+}
+
+macro_rules! is_empty {
+    ($($name:ident),*) => {$(
+        impl $name {
+            fn is_empty(&self) -> bool {
+                *self == $name::default()
+            }
+        }
+    )*};
+}
+
+is_empty!(Http, Response, Retry, RateLimit);

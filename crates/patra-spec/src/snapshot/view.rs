@@ -1,0 +1,75 @@
+//! A snapshot as the engine's own values.
+
+use std::time::Duration;
+
+use patra_core::window::Cut;
+use patra_core::{Ts, gate, paging, retry};
+
+use super::Snapshot;
+use crate::words::PagingType;
+
+impl Snapshot {
+    pub fn cut(&self) -> Cut {
+        Cut { max_width: self.window.max_window.0, align: self.window.align }
+    }
+
+    pub fn safety_lag(&self) -> Duration {
+        self.window.safety_lag.0
+    }
+
+    /// How far a new window reaches back before the watermark; zero unless declared.
+    pub fn lookback(&self) -> Duration {
+        self.window.lookback.unwrap_or_default().0
+    }
+
+    /// The first watermark; every HARVEST snapshot has one.
+    pub fn initial(&self) -> Option<Ts> {
+        self.window.initial
+    }
+
+    pub fn retry_policy(&self) -> retry::Policy {
+        retry::Policy {
+            max_attempts: self.retry.max_attempts,
+            min_delay_ms: self.retry.min_delay_ms,
+            max_delay_ms: self.retry.max_delay_ms,
+            multiplier_percent: self.retry.multiplier_percent,
+            jitter_percent: self.retry.jitter_percent,
+        }
+    }
+
+    pub fn rate(&self) -> gate::Rate {
+        gate::Rate { per_sec: self.rate_limit.qps, burst: f64::from(self.rate_limit.burst) }
+    }
+
+    /// Without a `pagination` section one answer holds the whole window.
+    pub fn paging(&self) -> paging::Rule {
+        let declared = self.pagination.clone().unwrap_or_default();
+        let kind = match self.pagination.as_ref().map(|paging| paging.r#type) {
+            Some(PagingType::Token) => paging::Kind::Token { initial: declared.initial },
+            Some(PagingType::Offset) => paging::Kind::Offset,
+            Some(PagingType::Page) => paging::Kind::Page { base: u64::from(declared.base1 == Some(true)) },
+            Some(PagingType::Url) => paging::Kind::Url,
+            Some(PagingType::Time) | None => paging::Kind::Time,
+        };
+        paging::Rule {
+            kind,
+            // Without a size no page is short, and the token alone decides (ING-4.3-13).
+            page_size: declared.page_size.unwrap_or(0),
+            max_page: declared.max_page,
+            always_token: declared.always_token,
+        }
+    }
+
+    pub fn connect_timeout(&self) -> Duration {
+        Duration::from_millis(self.http.connect_timeout_ms)
+    }
+
+    pub fn read_timeout(&self) -> Duration {
+        Duration::from_millis(self.http.read_timeout_ms)
+    }
+
+    /// The deadline of one attempt, when one is declared.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.http.timeout_ms.map(Duration::from_millis)
+    }
+}

@@ -1,0 +1,333 @@
+-- The first schema. Same tables, columns, unique keys and index names as the SQLite file of this number.
+-- Times are timestamptz, microseconds, UTC. Small JSON is jsonb; what came from outside or enters a hash is text, byte for
+-- byte. Codes and keys compare as bytes (COLLATE "C"), so that order is the same in both databases and under every locale.
+-- There are no foreign keys (ING-0.1-04).
+
+CREATE TABLE reg_provenance (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  provenance_code text COLLATE "C" NOT NULL,
+  name text NOT NULL,
+  document text NOT NULL CHECK (document::json IS NOT NULL),
+  document_hash text COLLATE "C" NOT NULL,
+  created_at timestamptz NOT NULL,
+  updated_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_provenance_code ON reg_provenance (provenance_code);
+
+CREATE TABLE reg_prov_endpoint_def (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  role text COLLATE "C" NOT NULL CHECK (role IN ('SEARCH', 'DETAIL', 'METRICS')),
+  created_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_endpoint_def ON reg_prov_endpoint_def (provenance_code, endpoint_name);
+
+CREATE TABLE reg_schedule (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  operation_code text COLLATE "C" NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
+  every_us bigint NOT NULL CHECK (every_us > 0),
+  next_due_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_schedule ON reg_schedule (provenance_code, endpoint_name, operation_code);
+CREATE INDEX idx_schedule_due ON reg_schedule (next_due_at);
+
+CREATE TABLE ing_snapshot (
+  hash text COLLATE "C" PRIMARY KEY,
+  body text NOT NULL CHECK (body::json IS NOT NULL),
+  created_at timestamptz NOT NULL
+);
+
+-- One time that something was asked for. `schedule_id` names the schedule that fired it, if one did.
+CREATE TABLE ing_schedule_instance (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  public_id text COLLATE "C" NOT NULL,
+  schedule_id bigint,
+  trigger_type_code text COLLATE "C" NOT NULL CHECK (trigger_type_code IN ('SCHEDULE', 'MANUAL', 'API')),
+  project_key text COLLATE "C" NOT NULL,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  operation_code text COLLATE "C" NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
+  window_from timestamptz,
+  window_to timestamptz,
+  status_code text COLLATE "C" NOT NULL CHECK (status_code IN ('REQUESTED', 'PLANNED', 'FAILED', 'CANCELLED')),
+  not_before timestamptz NOT NULL,
+  lease_owner text COLLATE "C",
+  leased_until timestamptz,
+  lease_epoch bigint NOT NULL DEFAULT 0,
+  record_remarks jsonb,
+  created_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_instance_public ON ing_schedule_instance (public_id);
+CREATE INDEX idx_instance_waiting ON ing_schedule_instance (id) WHERE status_code = 'REQUESTED';
+
+CREATE TABLE ing_plan (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  schedule_instance_id bigint NOT NULL,
+  cursor_id bigint NOT NULL,
+  project_key text COLLATE "C" NOT NULL,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  operation_code text COLLATE "C" NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
+  window_from timestamptz,
+  window_to timestamptz,
+  plan_strategy text COLLATE "C" NOT NULL,
+  expr_proto_hash text COLLATE "C" NOT NULL,
+  spec_fingerprint text COLLATE "C" NOT NULL,
+  status_code text COLLATE "C" NOT NULL CHECK (status_code IN ('DRAFT', 'SLICING', 'READY', 'PARTIAL', 'FAILED', 'CANCELLED')),
+  record_remarks jsonb,
+  created_at timestamptz NOT NULL,
+  CHECK (window_from < window_to)
+);
+CREATE INDEX idx_plan_srcop_time ON ing_plan (provenance_code, operation_code, created_at);
+CREATE INDEX idx_plan_instance ON ing_plan (schedule_instance_id);
+
+CREATE TABLE ing_plan_slice (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  plan_id bigint NOT NULL,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  slice_spec jsonb NOT NULL,
+  slice_signature_hash text COLLATE "C" NOT NULL,
+  expr_hash text COLLATE "C" NOT NULL,
+  expr_snapshot jsonb NOT NULL,
+  window_from timestamptz,
+  window_to timestamptz,
+  status_code text COLLATE "C" NOT NULL CHECK (status_code IN ('PENDING', 'READY', 'PARTIAL', 'FAILED', 'CANCELLED')),
+  created_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_slice_sig ON ing_plan_slice (plan_id, slice_signature_hash);
+CREATE INDEX idx_slice_status ON ing_plan_slice (plan_id, status_code);
+
+CREATE TABLE ing_task (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  schedule_instance_id bigint NOT NULL,
+  plan_id bigint NOT NULL,
+  slice_id bigint NOT NULL,
+  cursor_id bigint NOT NULL,
+  project_key text COLLATE "C" NOT NULL,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  operation_code text COLLATE "C" NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
+  credential_id bigint,
+  params jsonb NOT NULL,
+  expr_hash text COLLATE "C" NOT NULL,
+  idempotent_key text COLLATE "C" NOT NULL,
+  window_from timestamptz,
+  window_to timestamptz,
+  status_code text COLLATE "C" NOT NULL
+    CHECK (status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING', 'SUCCEEDED', 'FAILED', 'PARTIAL', 'CANCELLED')),
+  priority integer NOT NULL,
+  scheduled_at timestamptz NOT NULL,
+  lease_owner text COLLATE "C",
+  leased_until timestamptz,
+  -- The fence: rises with every claim, never falls.
+  lease_epoch bigint NOT NULL DEFAULT 0,
+  -- Claims and renewals, for diagnosis.
+  lease_count bigint NOT NULL DEFAULT 0,
+  -- Claims since the last committed batch.
+  attempt_count bigint NOT NULL DEFAULT 0,
+  error jsonb,
+  created_at timestamptz NOT NULL,
+  started_at timestamptz,
+  finished_at timestamptz,
+  CHECK ((status_code IN ('DISPATCHED', 'EXECUTING')) = (leased_until IS NOT NULL)),
+  CHECK ((leased_until IS NULL) = (lease_owner IS NULL))
+);
+CREATE UNIQUE INDEX uk_task_idem ON ing_task (idempotent_key);
+-- Serves the claim in its order; partial, so finished tasks cost nothing.
+CREATE INDEX idx_task_pick ON ing_task (priority, scheduled_at, id) WHERE status_code = 'QUEUED';
+CREATE INDEX idx_task_queue ON ing_task (leased_until) WHERE status_code IN ('DISPATCHED', 'EXECUTING');
+CREATE INDEX idx_task_inventory ON ing_task (provenance_code, endpoint_name, operation_code) WHERE status_code = 'QUEUED';
+-- Serves coverage and the completed prefix: only what lies beyond the cursor is read.
+CREATE INDEX idx_task_cover ON ing_task (cursor_id, window_to);
+CREATE INDEX idx_task_slice ON ing_task (slice_id);
+CREATE INDEX idx_task_plan ON ing_task (plan_id, status_code);
+CREATE INDEX idx_task_instance ON ing_task (schedule_instance_id, status_code);
+
+CREATE TABLE ing_task_run (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  task_id bigint NOT NULL,
+  plan_id bigint NOT NULL,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  operation_code text COLLATE "C" NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
+  attempt_no bigint NOT NULL,
+  status_code text COLLATE "C" NOT NULL CHECK (status_code IN ('PLANNED', 'RUNNING', 'SUCCEEDED', 'PARTIAL', 'FAILED', 'CANCELLED')),
+  checkpoint jsonb,
+  stats jsonb,
+  window_from timestamptz,
+  window_to timestamptz,
+  error jsonb,
+  created_at timestamptz NOT NULL,
+  finished_at timestamptz
+);
+CREATE UNIQUE INDEX uk_run_attempt ON ing_task_run (task_id, attempt_no);
+CREATE INDEX idx_run_task ON ing_task_run (task_id, status_code, created_at);
+
+-- `position` and `next_position` hold the place in full, as JSON; page_no, tokens and URLs repeat it for people.
+CREATE TABLE ing_task_run_batch (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  run_id bigint NOT NULL,
+  task_id bigint NOT NULL,
+  slice_id bigint NOT NULL,
+  plan_id bigint NOT NULL,
+  schedule_instance_id bigint NOT NULL,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  expr_hash text COLLATE "C" NOT NULL,
+  batch_no bigint NOT NULL CHECK (batch_no > 0),
+  position jsonb NOT NULL,
+  next_position jsonb,
+  page_no bigint,
+  page_size bigint,
+  before_token text COLLATE "C",
+  after_token text,
+  before_url text,
+  next_url text,
+  status_code text COLLATE "C" NOT NULL CHECK (status_code IN ('PLANNED', 'RUNNING', 'SUCCEEDED', 'SKIPPED', 'FAILED')),
+  has_next integer NOT NULL CHECK (has_next IN (0, 1)),
+  latency_ms bigint NOT NULL,
+  inserted bigint NOT NULL,
+  updated bigint NOT NULL,
+  skipped bigint NOT NULL,
+  failed bigint NOT NULL,
+  retries bigint NOT NULL,
+  throttled bigint NOT NULL,
+  stats jsonb NOT NULL,
+  request_digest jsonb NOT NULL,
+  response_digest jsonb NOT NULL,
+  error jsonb,
+  idempotent_key text COLLATE "C" NOT NULL,
+  created_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_run_batch_no ON ing_task_run_batch (run_id, batch_no);
+CREATE UNIQUE INDEX uk_run_before_tok ON ing_task_run_batch (run_id, before_token);
+CREATE UNIQUE INDEX uk_batch_idem ON ing_task_run_batch (idempotent_key);
+CREATE INDEX idx_batch_task ON ing_task_run_batch (task_id, run_id, batch_no);
+CREATE INDEX idx_batch_instance ON ing_task_run_batch (schedule_instance_id);
+
+CREATE TABLE ing_cursor (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  operation_code text COLLATE "C" NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
+  cursor_key text COLLATE "C" NOT NULL,
+  namespace_scope_code text COLLATE "C" NOT NULL CHECK (namespace_scope_code IN ('GLOBAL', 'EXPR', 'CUSTOM')),
+  namespace_key text COLLATE "C" NOT NULL,
+  cursor_type_code text COLLATE "C" NOT NULL CHECK (cursor_type_code IN ('TIME', 'ID', 'TOKEN')),
+  direction_code text COLLATE "C" NOT NULL CHECK (direction_code IN ('FORWARD', 'BACKFILL')),
+  -- Where the namespace began: the completed prefix counts from here while there is no value.
+  origin_instant timestamptz NOT NULL,
+  cursor_value text,
+  normalized_instant timestamptz,
+  normalized_numeric text,
+  observed_max_value text,
+  version bigint NOT NULL DEFAULT 0,
+  -- Rises with every plan of the namespace; a planner that saw an older one must read again.
+  plan_epoch bigint NOT NULL DEFAULT 0,
+  created_at timestamptz NOT NULL,
+  updated_at timestamptz NOT NULL,
+  CHECK (normalized_instant IS NULL OR normalized_instant >= origin_instant)
+);
+CREATE UNIQUE INDEX uk_cursor_ns ON ing_cursor
+  (provenance_code, operation_code, cursor_key, namespace_scope_code, namespace_key);
+CREATE INDEX idx_cursor_time ON ing_cursor (provenance_code, operation_code, normalized_instant);
+
+CREATE TABLE ing_cursor_event (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  cursor_id bigint NOT NULL,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  operation_code text COLLATE "C" NOT NULL,
+  cursor_key text COLLATE "C" NOT NULL,
+  namespace_scope_code text COLLATE "C" NOT NULL,
+  namespace_key text COLLATE "C" NOT NULL,
+  direction_code text COLLATE "C" NOT NULL CHECK (direction_code IN ('FORWARD', 'BACKFILL')),
+  prev_value text,
+  new_value text NOT NULL,
+  prev_instant timestamptz,
+  new_instant timestamptz,
+  observed_max_value text,
+  task_id bigint,
+  run_id bigint,
+  record_remarks jsonb,
+  idempotent_key text COLLATE "C" NOT NULL,
+  created_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_cur_evt_idem ON ing_cursor_event (idempotent_key);
+CREATE INDEX idx_cur_evt_timeline ON ing_cursor_event
+  (provenance_code, operation_code, namespace_scope_code, namespace_key, created_at);
+CREATE INDEX idx_cur_evt_instant ON ing_cursor_event (cursor_id, new_instant);
+CREATE INDEX idx_cur_evt_lineage ON ing_cursor_event (task_id, run_id);
+-- Append-only (ING-7.8-05): the database itself refuses an edit.
+CREATE FUNCTION cursor_event_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION 'ing_cursor_event is append-only';
+END
+$$;
+CREATE TRIGGER trg_cursor_event_append_only BEFORE UPDATE ON ing_cursor_event
+FOR EACH ROW EXECUTE FUNCTION cursor_event_append_only();
+-- Forward only (ING-4.4-06), whatever the code above thinks.
+CREATE FUNCTION cursor_forward() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION 'ing_cursor only moves forward';
+END
+$$;
+CREATE TRIGGER trg_cursor_forward BEFORE UPDATE OF normalized_instant ON ing_cursor
+FOR EACH ROW
+WHEN (OLD.direction_code = 'FORWARD' AND OLD.normalized_instant IS NOT NULL
+  AND (NEW.normalized_instant IS NULL OR NEW.normalized_instant < OLD.normalized_instant))
+EXECUTE FUNCTION cursor_forward();
+
+-- Records. `payload` is the record as received; `fields` what the manifest maps from it ('' when it maps nothing).
+CREATE TABLE item (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  project_key text COLLATE "C" NOT NULL,
+  provenance_code text COLLATE "C" NOT NULL,
+  dedup_scope text COLLATE "C" NOT NULL,
+  dedup_key text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL,
+  updated_at timestamptz NOT NULL,
+  source_version bigint NOT NULL,
+  content_hash bytea NOT NULL,
+  fields text NOT NULL,
+  payload text NOT NULL,
+  run_id bigint NOT NULL,
+  batch_no bigint NOT NULL,
+  created_at timestamptz NOT NULL,
+  stored_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_item ON item (project_key, provenance_code, dedup_scope, dedup_key);
+
+CREATE TABLE item_quarantine (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  project_key text COLLATE "C" NOT NULL,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  task_id bigint NOT NULL,
+  run_id bigint NOT NULL,
+  batch_no bigint NOT NULL,
+  item_index bigint NOT NULL,
+  dedup_key text COLLATE "C",
+  error_code text COLLATE "C" NOT NULL,
+  reason text NOT NULL,
+  sample text NOT NULL,
+  status_code text COLLATE "C" NOT NULL CHECK (status_code IN ('OPEN', 'SIGNALLED', 'RESOLVED', 'ABANDONED')),
+  created_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_quarantine_place ON item_quarantine (run_id, batch_no, item_index);
+
+CREATE TABLE api_key (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  prefix text COLLATE "C" NOT NULL,
+  hash text COLLATE "C" NOT NULL,
+  name text NOT NULL,
+  scope text COLLATE "C" NOT NULL CHECK (scope IN ('read', 'write', 'admin')),
+  created_at timestamptz NOT NULL,
+  revoked_at timestamptz
+);
+CREATE UNIQUE INDEX uk_key_prefix ON api_key (prefix);

@@ -1,0 +1,78 @@
+//! The command side: each operation of `patra_core::tx` as SQL. The order of locks is the same everywhere: trigger or
+//! task, then cursor, then the rows below; so operations wait for each other but never in a circle.
+
+mod batch;
+mod cursor;
+mod key;
+mod ledger;
+mod plan;
+mod registry;
+mod run;
+mod task;
+mod trigger;
+
+use patra_core::tx::{Done, Tx};
+use tokio_postgres::Statement;
+
+use crate::error::Fail;
+use crate::pool::Session;
+use crate::time::Time;
+
+pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
+    Ok(match tx {
+        Tx::ApplyProvenance(op) => Done::ApplyProvenance(registry::apply(session, &op).await?),
+        Tx::Fire(op) => Done::Fire(trigger::fire(session, &op).await?),
+        Tx::FireDue(op) => Done::FireDue(trigger::fire_due(session, op).await?),
+        Tx::TakeTrigger(op) => Done::TakeTrigger(trigger::take(session, &op).await?),
+        Tx::SettleTrigger(op) => Done::SettleTrigger(trigger::settle(session, &op).await?),
+        Tx::ReadCoverage(op) => Done::ReadCoverage(cursor::read_coverage(session, &op).await?),
+        Tx::SavePlan(op) => Done::SavePlan(plan::save(session, &op).await?),
+        Tx::Claim(op) => Done::Claim(task::claim(session, &op).await?),
+        Tx::Renew(op) => Done::Renew(task::renew(session, &op).await?),
+        Tx::StartRun(op) => Done::StartRun(run::start(session, op).await?),
+        Tx::CommitBatch(op) => Done::CommitBatch(batch::commit(session, &op).await?),
+        Tx::EndRun(op) => Done::EndRun(run::end(session, &op).await?),
+        Tx::RecordAdvance(op) => Done::RecordAdvance(cursor::record_advance(session, op).await?),
+        Tx::AdvanceCursor(op) => Done::AdvanceCursor(cursor::advance(session, op).await?),
+        Tx::Sweep(op) => Done::Sweep(task::sweep(session, op).await?),
+        Tx::CreateKey(op) => Done::CreateKey(key::create(session, &op).await?),
+        Tx::RevokeKey(op) => Done::RevokeKey(key::revoke(session, &op).await?),
+    })
+}
+
+#[cfg(test)]
+pub(crate) use task::CLAIM;
+
+/// Every statement of the command side, so that a test can prepare them all.
+#[cfg(test)]
+pub(crate) fn statements() -> Vec<&'static str> {
+    [
+        registry::STATEMENTS,
+        trigger::STATEMENTS,
+        plan::STATEMENTS,
+        task::STATEMENTS,
+        run::STATEMENTS,
+        batch::STATEMENTS,
+        ledger::STATEMENTS,
+        cursor::STATEMENTS,
+        key::STATEMENTS,
+    ]
+    .concat()
+}
+
+/// An operation has one moment, read when it holds its locks: all its times are this one, or counted from it.
+const NOW: &str = "SELECT clock_timestamp()";
+
+async fn moment(session: &Session, now: &Statement) -> Result<Time, Fail> {
+    Ok(session.one(now, &[]).await?.try_get(0)?)
+}
+
+/// A duration as the parameter of `$n::bigint * interval '1 microsecond'`.
+fn micros(span: std::time::Duration) -> i64 {
+    patra_core::time::micros(span)
+}
+
+/// A count from the database. It is never negative there; a corrupt one becomes 0 rather than a panic.
+fn count(value: i64) -> u32 {
+    u32::try_from(value).unwrap_or(0)
+}

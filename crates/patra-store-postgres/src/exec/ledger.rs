@@ -1,0 +1,215 @@
+//! The ledger row of a page, whether it was committed or not.
+
+use std::borrow::Cow;
+
+use patra_core::hash::sha256_hex;
+use patra_core::paging::Position;
+use patra_core::tx::{BatchStats, CommitBatch, EndRun, Failure, Lineage};
+use patra_core::{RunId, TaskId};
+use tokio_postgres::types::ToSql;
+
+use crate::error::Fail;
+use crate::json::Json;
+
+/// The ledger row, which ends in one of two ways.
+macro_rules! insert {
+    ($ending:literal) => {
+        concat!(
+            "
+INSERT INTO ing_task_run_batch (run_id, task_id, slice_id, plan_id, schedule_instance_id, provenance_code,
+  endpoint_name, expr_hash, batch_no, position, next_position, page_no, page_size, before_token, after_token,
+  before_url, next_url, status_code, has_next, latency_ms, inserted, updated, skipped, failed, retries, throttled,
+  stats, request_digest, response_digest, error, idempotent_key, created_at)
+SELECT $1, t.id, $3, $4, $5, t.provenance_code, t.endpoint_name, $6, $7, $8, $9, $10, $11, $12, $13,
+  $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
+  $25, $26, $27, $28, $29, clock_timestamp()
+FROM ing_task t WHERE t.id = $2
+",
+            $ending
+        )
+    };
+}
+
+/// Of a page: a key that is taken is a bug, and must not pass.
+pub(super) const INSERT_PAGE: &str = insert!("RETURNING id");
+
+/// Of a failure: it never stands in the way of the run's end.
+pub(super) const INSERT_FAILURE: &str = insert!("ON CONFLICT DO NOTHING");
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] = &[INSERT_PAGE, INSERT_FAILURE];
+
+/// An index entry holds a third of a page at most (2,704 bytes). A longer token is compared by its digest; `position` has
+/// it in full.
+const MAX_TOKEN: usize = 1_024;
+
+/// The values of one row, each in the form that its column takes.
+pub(super) struct Ledger<'a> {
+    run: RunId,
+    task: TaskId,
+    lineage: Lineage,
+    expr_hash: &'a str,
+    batch_no: i64,
+    here: Place,
+    next: Option<Place>,
+    page_size: i64,
+    before_token: Option<Cow<'a, str>>,
+    status: &'static str,
+    counts: Counts,
+    stats: Json<String>,
+    request_digest: Json<&'a str>,
+    response_digest: Json<&'a str>,
+    error: Option<Json<String>>,
+    idempotent_key: &'a str,
+}
+
+impl<'a> Ledger<'a> {
+    pub(super) fn of_page(op: &'a CommitBatch, stats: &BatchStats) -> Result<Ledger<'a>, Fail> {
+        Ok(Ledger {
+            run: op.run,
+            task: op.lease.task,
+            lineage: op.lineage,
+            expr_hash: &op.expr_hash,
+            batch_no: i64::from(op.batch_no),
+            here: Place::of(&op.position)?,
+            next: op.next.as_ref().map(Place::of).transpose()?,
+            page_size: i64::from(op.page_size),
+            before_token: op.before_token.as_deref().map(indexable),
+            status: "SUCCEEDED",
+            counts: Counts::of(stats),
+            stats: Json::of(stats)?,
+            request_digest: Json(&op.request_digest),
+            response_digest: Json(&op.response_digest),
+            error: None,
+            idempotent_key: &op.idempotent_key,
+        })
+    }
+
+    /// Without a token: the page may be asked for again under another number.
+    pub(super) fn of_failure(op: &EndRun, failure: &'a Failure) -> Result<Ledger<'a>, Fail> {
+        Ok(Ledger {
+            run: op.run,
+            task: op.lease.task,
+            lineage: op.lineage,
+            expr_hash: &failure.expr_hash,
+            batch_no: i64::from(failure.batch_no),
+            here: Place::of(&failure.position)?,
+            next: None,
+            page_size: i64::from(failure.page_size),
+            before_token: None,
+            status: "FAILED",
+            counts: Counts::of(&failure.stats),
+            stats: Json::of(&failure.stats)?,
+            request_digest: Json(&failure.request_digest),
+            response_digest: Json(&failure.response_digest),
+            error: Some(Json::of(&failure.error)?),
+            idempotent_key: &failure.idempotent_key,
+        })
+    }
+
+    /// In the order of the statement.
+    pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 29] {
+        const NOWHERE: &Place = &Place { json: None, number: None, token: None, url: None };
+        let (next, counts) = (self.next.as_ref().unwrap_or(NOWHERE), &self.counts);
+        [
+            &self.run.0,
+            &self.task.0,
+            &self.lineage.slice.0,
+            &self.lineage.plan.0,
+            &self.lineage.instance.0,
+            &self.expr_hash,
+            &self.batch_no,
+            &self.here.json,
+            &next.json,
+            &self.here.number,
+            &self.page_size,
+            &self.before_token,
+            &next.token,
+            &self.here.url,
+            &next.url,
+            &self.status,
+            &counts.has_next,
+            &counts.latency_ms,
+            &counts.inserted,
+            &counts.updated,
+            &counts.skipped,
+            &counts.failed,
+            &counts.retries,
+            &counts.throttled,
+            &self.stats,
+            &self.request_digest,
+            &self.response_digest,
+            &self.error,
+            &self.idempotent_key,
+        ]
+    }
+}
+
+/// A position in full, and as people read it.
+struct Place {
+    json: Option<Json<String>>,
+    number: Option<i64>,
+    token: Option<String>,
+    url: Option<String>,
+}
+
+impl Place {
+    fn of(position: &Position) -> Result<Place, Fail> {
+        Ok(Place {
+            json: Some(Json::of(position)?),
+            number: position.number().and_then(|number| i64::try_from(number).ok()),
+            token: position.token_key(),
+            url: match position {
+                Position::Url(url) => url.clone(),
+                Position::Offset(_) | Position::Page(_) | Position::Token(_) | Position::Time => None,
+            },
+        })
+    }
+}
+
+/// The statistics that have columns of their own, to be summed without reading JSON.
+struct Counts {
+    has_next: i32,
+    latency_ms: i64,
+    inserted: i64,
+    updated: i64,
+    skipped: i64,
+    failed: i64,
+    retries: i64,
+    throttled: i64,
+}
+
+impl Counts {
+    fn of(stats: &BatchStats) -> Counts {
+        Counts {
+            has_next: i32::from(stats.has_next),
+            latency_ms: stats.latency_ms.into(),
+            inserted: stats.inserted.into(),
+            updated: stats.updated.into(),
+            skipped: stats.skipped.into(),
+            failed: stats.failed.into(),
+            retries: stats.retry_count.into(),
+            throttled: stats.throttled_count.into(),
+        }
+    }
+}
+
+fn indexable(token: &str) -> Cow<'_, str> {
+    if token.len() <= MAX_TOKEN {
+        return Cow::Borrowed(token);
+    }
+    Cow::Owned(format!("sha256:{}", sha256_hex(token.as_bytes())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_that_no_index_entry_holds_is_compared_by_its_digest() {
+        assert_eq!(indexable("abc"), "abc");
+        let (a, b) = ("a".repeat(5_000), "b".repeat(5_000));
+        assert!(indexable(&a).len() < 100);
+        assert_ne!(indexable(&a), indexable(&b));
+    }
+}

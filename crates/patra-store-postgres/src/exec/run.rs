@@ -1,0 +1,184 @@
+//! Opening and closing a run. The task's row is locked first, under the caller's fence: no row, no right (D1).
+
+use std::time::Duration;
+
+use patra_core::paging::Position;
+use patra_core::state::TaskStatus;
+use patra_core::tx::{EndRun, Resume, RunEnd, RunEnded, RunStarted, StartRun, TxError};
+use patra_core::{Fault, RunId};
+use serde_json::json;
+use tokio_postgres::Row;
+
+use super::ledger::{INSERT_FAILURE, Ledger};
+use super::{NOW, count, moment};
+use crate::error::{Fail, refused};
+use crate::json::{Json, JsonText};
+use crate::pool::{Session, pipeline};
+use crate::time::Time;
+
+const LOCK_LEASED: &str = "
+SELECT p.status_code, p.spec_fingerprint, s.status_code
+FROM ing_task t JOIN ing_plan p ON p.id = t.plan_id JOIN ing_plan_slice s ON s.id = t.slice_id
+WHERE t.id = $1 AND t.lease_epoch = $2 AND t.status_code IN ('DISPATCHED', 'EXECUTING')
+FOR UPDATE OF t";
+
+const FIND_RUN: &str = "SELECT id FROM ing_task_run WHERE task_id = $1 AND attempt_no = $2";
+
+/// Runs of a task follow each other, so the greatest id is the latest.
+const LAST_BATCH: &str = "
+SELECT run_id, batch_no, next_position FROM ing_task_run_batch
+WHERE task_id = $1 AND status_code = 'SUCCEEDED'
+ORDER BY run_id DESC, batch_no DESC
+LIMIT 1";
+
+const CANCEL_TASK: &str = "
+UPDATE ing_task
+SET status_code = 'CANCELLED', finished_at = $3, lease_owner = NULL, leased_until = NULL
+WHERE id = $1 AND lease_epoch = $2";
+
+const EXECUTE_TASK: &str = "
+UPDATE ing_task SET status_code = 'EXECUTING', started_at = coalesce(started_at, $3)
+WHERE id = $1 AND lease_epoch = $2";
+
+const INSERT_RUN: &str = "
+INSERT INTO ing_task_run (task_id, plan_id, provenance_code, endpoint_name, operation_code, attempt_no, status_code,
+  checkpoint, window_from, window_to, created_at)
+SELECT id, plan_id, provenance_code, endpoint_name, operation_code, lease_epoch, 'RUNNING', $2, window_from, window_to,
+  $3
+FROM ing_task WHERE id = $1
+RETURNING id";
+
+const LOCK_TASK: &str = "SELECT status_code, lease_epoch, attempt_count FROM ing_task WHERE id = $1 FOR UPDATE";
+
+const READ_RUN: &str = "
+SELECT r.status_code IN ('SUCCEEDED', 'PARTIAL', 'FAILED', 'CANCELLED'), r.attempt_no,
+  EXISTS (SELECT 1 FROM ing_task_run_batch b WHERE b.run_id = r.id AND b.status_code = 'SUCCEEDED')
+FROM ing_task_run r WHERE r.id = $1 AND r.task_id = $2";
+
+const END_TASK: &str = "
+UPDATE ing_task
+SET status_code = $3, error = $4, attempt_count = $5, scheduled_at = coalesce($6, scheduled_at), finished_at = $7,
+  lease_owner = NULL, leased_until = NULL
+WHERE id = $1 AND lease_epoch = $2 AND status_code = 'EXECUTING'";
+
+const END_RUN: &str = "
+UPDATE ing_task_run SET status_code = $2, error = $3, stats = $4, finished_at = $5
+WHERE id = $1 AND status_code = 'RUNNING'";
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] =
+    &[LOCK_LEASED, FIND_RUN, LAST_BATCH, CANCEL_TASK, EXECUTE_TASK, INSERT_RUN, LOCK_TASK, READ_RUN, END_TASK, END_RUN];
+
+pub(super) async fn start(session: &Session, op: StartRun) -> Result<RunStarted, Fail> {
+    let [lock, now, find, last] = session.prepare([LOCK_LEASED, NOW, FIND_RUN, LAST_BATCH]).await?;
+    let (task, fence) = (op.lease.task.0, op.lease.fence.0);
+    let ((), leased, now, known, last) = pipeline!(
+        session.begin(),
+        session.opt(&lock, &[&task, &fence]),
+        moment(session, &now),
+        session.opt(&find, &[&task, &fence]),
+        session.opt(&last, &[&task]),
+    )?;
+    let leased = leased.ok_or(TxError::Fenced)?;
+    let (plan, slice): (&str, &str) = (leased.try_get(0)?, leased.try_get(2)?);
+    if [plan, slice].into_iter().any(|status| matches!(status, "FAILED" | "CANCELLED")) {
+        let [cancel] = session.prepare([CANCEL_TASK]).await?;
+        session.write(&cancel, &[&task, &fence, &now]).await?;
+        session.commit().await?;
+        return Ok(RunStarted::Cancelled);
+    }
+    let resume = last.as_ref().map(read_resume).transpose()?;
+    let run = match known {
+        Some(row) => RunId(row.try_get(0)?),
+        None => open(session, op, resume.as_ref(), now).await?,
+    };
+    session.commit().await?;
+    Ok(RunStarted::Go { run, attempt_no: fence, snapshot_hash: leased.try_get(1)?, resume })
+}
+
+async fn open(session: &Session, op: StartRun, resume: Option<&Resume>, now: Time) -> Result<RunId, Fail> {
+    let [execute, insert] = session.prepare([EXECUTE_TASK, INSERT_RUN]).await?;
+    let checkpoint = resume.map(|resume| json!({ "resumedFrom": { "runId": resume.run, "batchNo": resume.batch_no } }));
+    let checkpoint = checkpoint.as_ref().map(Json::of).transpose()?;
+    let (_, run) = pipeline!(
+        session.write(&execute, &[&op.lease.task.0, &op.lease.fence.0, &now]),
+        session.one(&insert, &[&op.lease.task.0, &checkpoint, &now]),
+    )?;
+    Ok(RunId(run.try_get(0)?))
+}
+
+fn read_resume(row: &Row) -> Result<Resume, Fail> {
+    let next: Option<JsonText> = row.try_get(2)?;
+    let next = next.map(|JsonText(text)| serde_json::from_str::<Position>(&text)).transpose()?;
+    Ok(Resume { run: RunId(row.try_get(0)?), batch_no: count(row.try_get(1)?), next })
+}
+
+pub(super) async fn end(session: &Session, op: &EndRun) -> Result<RunEnded, Fail> {
+    let [lock, now, read, end_task, end_run, insert] =
+        session.prepare([LOCK_TASK, NOW, READ_RUN, END_TASK, END_RUN, INSERT_FAILURE]).await?;
+    let (task, fence) = (op.lease.task.0, op.lease.fence.0);
+    let ((), row, run) =
+        pipeline!(session.begin(), session.opt(&lock, &[&task]), session.opt(&read, &[&op.run.0, &task]),)?;
+    let (Some(row), Some(run)) = (row, run) else { return Err(TxError::Fenced.into()) };
+    let status: TaskStatus = row.try_get::<_, &str>(0)?.parse()?;
+    let (closed, attempt_no): (bool, i64) = (run.try_get(0)?, run.try_get(1)?);
+    if closed && attempt_no == fence {
+        session.commit().await?;
+        return Ok(RunEnded { task_status: status });
+    }
+    if status != TaskStatus::Executing || row.try_get::<_, i64>(1)? != fence {
+        return Err(TxError::Fenced.into());
+    }
+    if attempt_no != fence {
+        return Err(refused(format!("run {} is not of fence {fence}", op.run)));
+    }
+    let ending = Ending::of(op, count(row.try_get(2)?), run.try_get(2)?);
+    let (error, stats) = (ending.error.map(Json::of).transpose()?, Json::of(&op.stats)?);
+    let (task_status, attempts) = (ending.task.as_str(), i64::from(ending.attempts));
+    let scheduled_at = ending.delay.map(|delay| Time(now.0 + delay));
+    let finished_at = ending.delay.is_none().then_some(now);
+    pipeline!(
+        session.write(&end_task, &[&task, &fence, &task_status, &error, &attempts, &scheduled_at, &finished_at]),
+        session.write(&end_run, &[&op.run.0, &ending.run, &error, &stats, &now]),
+    )?;
+    if let Some(failure) = &op.failure {
+        session.write(&insert, &Ledger::of_failure(op, failure, now)?.params()).await?;
+    }
+    session.commit().await?;
+    Ok(RunEnded { task_status: ending.task })
+}
+
+/// What becomes of a run and its task.
+struct Ending<'a> {
+    run: &'static str,
+    task: TaskStatus,
+    error: Option<&'a Fault>,
+    attempts: u32,
+    /// Until a requeued task is visible again; `None` for one that is over.
+    delay: Option<Duration>,
+}
+
+impl Ending<'_> {
+    fn of(op: &EndRun, attempts: u32, committed: bool) -> Ending<'_> {
+        let over = |run, task, error| Ending { run, task, error, attempts, delay: None };
+        match &op.end {
+            RunEnd::Succeeded => over("SUCCEEDED", TaskStatus::Succeeded, None),
+            RunEnd::Partial { error } => over("PARTIAL", TaskStatus::Partial, Some(error)),
+            RunEnd::Failed { error } => over("FAILED", TaskStatus::Failed, Some(error)),
+            RunEnd::Requeue { error, counted: true, .. } if attempts >= op.max_attempts => {
+                over("FAILED", TaskStatus::Failed, Some(error))
+            }
+            RunEnd::Requeue { delay, error, counted } => Ending {
+                run: match (counted, committed) {
+                    (true, _) => "FAILED",
+                    (false, true) => "PARTIAL",
+                    (false, false) => "CANCELLED",
+                },
+                task: TaskStatus::Queued,
+                error: Some(error),
+                attempts: attempts.saturating_sub(u32::from(!counted)),
+                delay: Some(*delay),
+            },
+        }
+    }
+}

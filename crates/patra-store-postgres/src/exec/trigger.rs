@@ -1,0 +1,180 @@
+//! Triggers: asked for, due, taken by a planner, settled without a plan.
+
+use patra_core::tx::{
+    Fire, FireDue, Fired, FiredDue, OpenPlan, SettleTrigger, Settlement, TakeTrigger, TriggerSettled, TriggerTaken,
+    TxError,
+};
+use patra_core::{Fence, InstanceId, PlanId, Window};
+use serde_json::json;
+use tokio_postgres::Row;
+
+use super::{NOW, count, micros, moment};
+use crate::error::Fail;
+use crate::json::Json;
+use crate::pool::{Session, pipeline};
+use crate::time::Time;
+
+const FIRE: &str = "
+INSERT INTO ing_schedule_instance (public_id, trigger_type_code, project_key, provenance_code, endpoint_name,
+  operation_code, window_from, window_to, status_code, not_before, created_at)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, 'REQUESTED', moment.now, moment.now
+FROM (SELECT clock_timestamp() AS now) AS moment
+ON CONFLICT (public_id) DO NOTHING";
+
+const FIND: &str = "SELECT id FROM ing_schedule_instance WHERE public_id = $1";
+
+/// Locked ones are being fired by somebody else.
+const DUE: &str = "
+SELECT s.id, s.next_due_at, s.every_us,
+  EXISTS (SELECT 1 FROM ing_schedule_instance i WHERE i.schedule_id = s.id AND i.status_code = 'REQUESTED')
+FROM reg_schedule s
+WHERE s.next_due_at <= $1
+ORDER BY s.next_due_at, s.id
+LIMIT $2
+FOR UPDATE OF s SKIP LOCKED";
+
+const FIRE_SCHEDULES: &str = "
+INSERT INTO ing_schedule_instance (public_id, schedule_id, trigger_type_code, project_key, provenance_code,
+  endpoint_name, operation_code, status_code, not_before, created_at)
+SELECT due.public_id, s.id, 'SCHEDULE', 'default', s.provenance_code,
+  s.endpoint_name, s.operation_code, 'REQUESTED', $3, $3
+FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS due (id, public_id, place)
+JOIN reg_schedule s ON s.id = due.id
+ORDER BY due.place
+ON CONFLICT (public_id) DO NOTHING";
+
+const MOVE_SCHEDULES: &str = "
+UPDATE reg_schedule s SET next_due_at = moved.next_due_at
+FROM unnest($1::bigint[], $2::timestamptz[]) AS moved (id, next_due_at)
+WHERE s.id = moved.id";
+
+const NEXT_DUE: &str = "SELECT min(next_due_at) FROM reg_schedule";
+
+const TAKE: &str = "
+WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS now),
+next AS (
+  SELECT id FROM ing_schedule_instance
+  WHERE status_code = 'REQUESTED' AND not_before <= (SELECT now FROM moment)
+    AND (leased_until IS NULL OR leased_until <= (SELECT now FROM moment))
+  ORDER BY id
+  LIMIT 1
+  FOR UPDATE SKIP LOCKED
+)
+UPDATE ing_schedule_instance i
+SET lease_owner = $1, leased_until = moment.now + $2::bigint * interval '1 microsecond',
+  lease_epoch = i.lease_epoch + 1
+FROM next, moment
+WHERE i.id = next.id
+RETURNING i.id, i.lease_epoch, i.public_id, i.trigger_type_code, i.project_key, i.provenance_code, i.endpoint_name,
+  i.operation_code, i.window_from, i.window_to, moment.now";
+
+/// A statement of its own, after the lock: in one with it, its snapshot could be older than the lock, and miss the plan.
+const OPEN_PLAN: &str = "
+SELECT id, spec_fingerprint, window_from, window_to FROM ing_plan
+WHERE schedule_instance_id = $1 AND status_code = 'PARTIAL'
+ORDER BY id DESC
+LIMIT 1";
+
+const SETTLE: &str = "
+UPDATE ing_schedule_instance
+SET status_code = $3, record_remarks = coalesce($4, record_remarks),
+  not_before = clock_timestamp() + $5::bigint * interval '1 microsecond',
+  lease_owner = NULL, leased_until = NULL
+WHERE id = $1 AND lease_epoch = $2 AND lease_owner IS NOT NULL AND status_code = 'REQUESTED'
+RETURNING id";
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] =
+    &[FIRE, FIND, DUE, FIRE_SCHEDULES, MOVE_SCHEDULES, NEXT_DUE, TAKE, OPEN_PLAN, SETTLE];
+
+pub(super) async fn fire(session: &Session, op: &Fire) -> Result<Fired, Fail> {
+    let [fire, find] = session.prepare([FIRE, FIND]).await?;
+    let (trigger, operation) = (op.trigger_type.as_str(), op.operation.as_str());
+    let (from, to) = (op.window_from.map(Time), op.window_to.map(Time));
+    let ((), made, found) = pipeline!(
+        session.begin(),
+        session.write(
+            &fire,
+            &[&op.public_id, &trigger, &op.project_key, &op.provenance_code, &op.endpoint_name, &operation, &from, &to],
+        ),
+        session.one(&find, &[&op.public_id]),
+    )?;
+    session.commit().await?;
+    Ok(Fired { instance: InstanceId(found.try_get(0)?), existed: made == 0 })
+}
+
+pub(super) async fn fire_due(session: &Session, op: FireDue) -> Result<FiredDue, Fail> {
+    let [now, due, fire, shift, next] = session.prepare([NOW, DUE, FIRE_SCHEDULES, MOVE_SCHEDULES, NEXT_DUE]).await?;
+    let ((), Time(now)) = pipeline!(session.begin(), moment(session, &now))?;
+    let (mut ids, mut times) = (Vec::new(), Vec::new());
+    let (mut fired, mut public_ids) = (Vec::new(), Vec::new());
+    for row in session.rows(&due, &[&Time(now), &i64::from(op.limit)]).await? {
+        let (id, Time(at), every): (i64, Time, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        let every = std::time::Duration::from_micros(u64::try_from(every).unwrap_or(1));
+        ids.push(id);
+        times.push(Time(FireDue::next_due(at, every, now)));
+        let waits: bool = row.try_get(3)?;
+        if !waits {
+            fired.push(id);
+            public_ids.push(format!("schedule-{id}-{}", at.micros()));
+        }
+    }
+    let (fired, _, next) = pipeline!(
+        session.write(&fire, &[&fired, &public_ids, &Time(now)]),
+        session.write(&shift, &[&ids, &times]),
+        session.one(&next, &[]),
+    )?;
+    session.commit().await?;
+    let next_due: Option<Time> = next.try_get(0)?;
+    Ok(FiredDue { fired: count(fired.cast_signed()), next_due: next_due.map(|Time(at)| at), now })
+}
+
+pub(super) async fn take(session: &Session, op: &TakeTrigger) -> Result<Option<TriggerTaken>, Fail> {
+    let [take, open_plan] = session.prepare([TAKE, OPEN_PLAN]).await?;
+    let lease = micros(op.lease);
+    let ((), taken) = pipeline!(session.begin(), session.opt(&take, &[&op.owner, &lease]))?;
+    let Some(taken) = taken else {
+        session.commit().await?;
+        return Ok(None);
+    };
+    let plan = session.opt(&open_plan, &[&taken.try_get::<_, i64>(0)?]).await?;
+    let plan = plan.as_ref().map(read_open_plan).transpose()?;
+    let taken = read_taken(&taken, plan)?;
+    session.commit().await?;
+    Ok(Some(taken))
+}
+
+fn read_taken(row: &Row, plan: Option<OpenPlan>) -> Result<TriggerTaken, Fail> {
+    let time = |at| Ok::<_, Fail>(row.try_get::<_, Option<Time>>(at)?.map(|Time(ts)| ts));
+    Ok(TriggerTaken {
+        instance: InstanceId(row.try_get(0)?),
+        fence: Fence(row.try_get(1)?),
+        public_id: row.try_get(2)?,
+        trigger_type: row.try_get::<_, &str>(3)?.parse()?,
+        project_key: row.try_get(4)?,
+        provenance_code: row.try_get(5)?,
+        endpoint_name: row.try_get(6)?,
+        operation: row.try_get::<_, &str>(7)?.parse()?,
+        window_from: time(8)?,
+        window_to: time(9)?,
+        plan,
+        now: row.try_get::<_, Time>(10)?.0,
+    })
+}
+
+fn read_open_plan(row: &Row) -> Result<OpenPlan, Fail> {
+    let (Time(from), Time(to)) = (row.try_get(2)?, row.try_get(3)?);
+    Ok(OpenPlan { plan: PlanId(row.try_get(0)?), snapshot_hash: row.try_get(1)?, window: Window { from, to } })
+}
+
+pub(super) async fn settle(session: &Session, op: &SettleTrigger) -> Result<TriggerSettled, Fail> {
+    let [settle] = session.prepare([SETTLE]).await?;
+    let (status, remarks, delay) = match &op.settlement {
+        Settlement::Nothing { remark } => ("PLANNED", Some(json!({ "remark": remark })), 0),
+        Settlement::Refused { error } => ("FAILED", Some(json!({ "error": error })), 0),
+        Settlement::Later { delay } => ("REQUESTED", None, micros(*delay)),
+    };
+    let remarks = remarks.as_ref().map(Json::of).transpose()?;
+    let rows = session.alone(&settle, &[&op.instance.0, &op.fence.0, &status, &remarks, &delay]).await?;
+    if rows.is_empty() { Err(TxError::Fenced.into()) } else { Ok(TriggerSettled) }
+}

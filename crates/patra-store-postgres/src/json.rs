@@ -1,0 +1,88 @@
+//! Text on its way into `jsonb` and out of it, and bytes on their way into `text`, without a detour over parsed values.
+
+use std::error::Error;
+use std::fmt;
+
+use bytes::{BufMut, BytesMut};
+use patra_core::hash;
+use serde::Serialize;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
+
+/// The one version of the binary form of `jsonb`.
+const VERSION: u8 = 1;
+
+/// JSON text as a `jsonb` parameter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: AsRef<str> + fmt::Debug> ToSql for Json<T> {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        out.put_u8(VERSION);
+        out.put_slice(self.0.as_ref().as_bytes());
+        Ok(IsNull::No)
+    }
+
+    accepts!(JSONB);
+    to_sql_checked!();
+}
+
+/// A `jsonb` column as canonical text. The database keeps a value, not its spelling: written canonically it is again what
+/// was given, and the same as in SQLite.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct JsonText(pub(crate) String);
+
+impl<'a> FromSql<'a> for JsonText {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<JsonText, Box<dyn Error + Sync + Send>> {
+        let (version, text) = raw.split_first().ok_or("an empty jsonb value")?;
+        if *version != VERSION {
+            return Err(format!("jsonb in version {version}").into());
+        }
+        // A number beyond f64 is valid jsonb that serde_json does not read: then the database's own spelling has to do.
+        Ok(JsonText(match serde_json::from_slice(text) {
+            Ok(value) => hash::canonical(&value),
+            Err(_) => std::str::from_utf8(text)?.to_owned(),
+        }))
+    }
+
+    accepts!(JSONB);
+}
+
+/// Bytes that are known to be text: the server checks the encoding anyway, so a payload is neither checked nor copied here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawText<'a>(pub(crate) &'a [u8]);
+
+impl ToSql for RawText<'_> {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        out.put_slice(self.0);
+        Ok(IsNull::No)
+    }
+
+    accepts!(TEXT);
+    to_sql_checked!();
+}
+
+impl Json<String> {
+    /// One of our own types.
+    pub(crate) fn of(value: &impl Serialize) -> Result<Json<String>, serde_json::Error> {
+        serde_json::to_string(value).map(Json)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jsonb_carries_a_version_and_comes_back_canonical() {
+        let mut out = BytesMut::new();
+        Json(r#"{ "b": 1, "a": [] }"#).to_sql(&Type::JSONB, &mut out).unwrap();
+        assert_eq!(out[0], VERSION);
+        assert_eq!(JsonText::from_sql(&Type::JSONB, &out).unwrap().0, r#"{"a":[],"b":1}"#);
+    }
+
+    #[test]
+    fn a_number_that_no_float_holds_keeps_its_spelling() {
+        assert_eq!(JsonText::from_sql(&Type::JSONB, b"\x011e999").unwrap().0, "1e999");
+        assert!(JsonText::from_sql(&Type::JSONB, b"\x02{}").is_err());
+    }
+}

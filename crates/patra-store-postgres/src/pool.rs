@@ -1,0 +1,217 @@
+//! Connections, and how one operation runs on one of them: to its end, within a deadline, whoever still listens.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use deadpool_postgres::{
+    Hook, HookError, Manager, ManagerConfig, Object, PoolError, RecyclingMethod, Runtime, TimeoutType,
+};
+use patra_core::port::Boxed;
+use patra_core::tx::TxError;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Config, NoTls, Row, Statement};
+
+use crate::Options;
+use crate::error::{Fail, Health, Phase, describe, lost};
+
+/// A connection that rested longer than this is asked whether it lives before it is used.
+const TRUSTED: Duration = Duration::from_secs(1);
+/// What a living server needs at most to answer an empty question or a ROLLBACK.
+const QUICK: Duration = Duration::from_secs(2);
+
+pub(crate) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// Some connections with the limits that every use of them obeys. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Pool {
+    pool: deadpool_postgres::Pool,
+    deadline: Duration,
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}
+
+impl Pool {
+    /// Opens no connection yet.
+    pub(crate) fn new(config: &Config, options: &Options, size: usize) -> Result<Pool, String> {
+        // Fast recycling looks only at the socket; the hook asks the server where that is not enough.
+        let manager =
+            Manager::from_config(config.clone(), NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+        let setup = session_setup(options);
+        let pool = deadpool_postgres::Pool::builder(manager)
+            .max_size(size)
+            .runtime(Runtime::Tokio1)
+            .wait_timeout(Some(options.acquire_timeout))
+            .create_timeout(Some(options.connect_timeout))
+            .recycle_timeout(Some(QUICK))
+            .post_create(Hook::async_fn(move |client, _| {
+                let setup = setup.clone();
+                Box::pin(async move { client.batch_execute(&setup).await.map_err(HookError::Backend) })
+            }))
+            .pre_recycle(Hook::async_fn(|client, metrics| {
+                Box::pin(async move {
+                    if metrics.last_used() < TRUSTED {
+                        return Ok(());
+                    }
+                    client.check_connection().await.map_err(HookError::Backend)
+                })
+            }))
+            .build()
+            .map_err(|error| error.to_string())?;
+        Ok(Pool { pool, deadline: options.deadline })
+    }
+
+    pub(crate) async fn get(&self) -> Result<Object, PoolError> {
+        self.pool.get().await
+    }
+
+    /// Runs `work` in a task of its own: a caller that goes away does not cut a transaction (class 9).
+    pub(crate) async fn run<T, W>(&self, work: W) -> Result<T, TxError>
+    where
+        T: Send + 'static,
+        W: for<'a> FnOnce(&'a Session) -> Boxed<'a, Result<T, Fail>> + Send + 'static,
+    {
+        let pool = self.clone();
+        tokio::spawn(async move { pool.run_here(work).await })
+            .await
+            .unwrap_or_else(|error| Err(TxError::Unknown(format!("an operation did not end: {error}"))))
+    }
+
+    async fn run_here<T, W>(self, work: W) -> Result<T, TxError>
+    where
+        W: for<'a> FnOnce(&'a Session) -> Boxed<'a, Result<T, Fail>>,
+    {
+        let client = self.get().await.map_err(|error| TxError::Unavailable(unavailable(&error)))?;
+        let session = Session { client, in_transaction: AtomicBool::new(false), commit_sent: AtomicBool::new(false) };
+        let outcome = tokio::time::timeout(self.deadline, work(&session)).await;
+        let (answer, health) = match outcome {
+            Ok(Ok(done)) => (Ok(done), Health::Good),
+            Ok(Err(fail)) => {
+                let (error, health) = fail.settle(session.phase());
+                (Err(error), health)
+            }
+            Err(_) => {
+                let message = format!("no answer within {:?}", self.deadline);
+                (Err(lost(message, session.phase())), Health::Lost)
+            }
+        };
+        session.release(health).await;
+        answer
+    }
+}
+
+/// Sends several statements without waiting for the answers between them, in the order in which they are written. They
+/// must be prepared before: one that has to be prepared on the way would be overtaken by the next.
+macro_rules! pipeline {
+    ($($statement:expr),+ $(,)?) => { tokio::try_join!(biased; $(async { $statement.await }),+) };
+}
+pub(crate) use pipeline;
+
+/// One connection while one operation has it.
+pub(crate) struct Session {
+    client: Object,
+    in_transaction: AtomicBool,
+    commit_sent: AtomicBool,
+}
+
+impl Session {
+    pub(crate) async fn prepare<const N: usize>(&self, sql: [&'static str; N]) -> Result<[Statement; N], Fail> {
+        let mut statements = Vec::with_capacity(N);
+        for text in sql {
+            statements.push(self.client.prepare_cached(text).await?);
+        }
+        statements.try_into().map_err(|_| crate::error::refused("a statement is missing"))
+    }
+
+    /// Goes out in a pipeline with the statement that locks, so that it costs no round trip of its own.
+    pub(crate) async fn begin(&self) -> Result<(), Fail> {
+        self.in_transaction.store(true, Ordering::Relaxed);
+        Ok(self.client.batch_execute("BEGIN").await?)
+    }
+
+    pub(crate) async fn commit(&self) -> Result<(), Fail> {
+        self.commit_sent.store(true, Ordering::Relaxed);
+        self.client.batch_execute("COMMIT").await?;
+        self.in_transaction.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A statement that is a whole transaction.
+    pub(crate) async fn alone(&self, statement: &Statement, params: Params<'_>) -> Result<Vec<Row>, Fail> {
+        self.commit_sent.store(true, Ordering::Relaxed);
+        Ok(self.client.query(statement, params).await?)
+    }
+
+    pub(crate) async fn rows(&self, statement: &Statement, params: Params<'_>) -> Result<Vec<Row>, Fail> {
+        Ok(self.client.query(statement, params).await?)
+    }
+
+    pub(crate) async fn one(&self, statement: &Statement, params: Params<'_>) -> Result<Row, Fail> {
+        Ok(self.client.query_one(statement, params).await?)
+    }
+
+    pub(crate) async fn opt(&self, statement: &Statement, params: Params<'_>) -> Result<Option<Row>, Fail> {
+        Ok(self.client.query_opt(statement, params).await?)
+    }
+
+    /// Gives the number of rows written.
+    pub(crate) async fn write(&self, statement: &Statement, params: Params<'_>) -> Result<u64, Fail> {
+        Ok(self.client.execute(statement, params).await?)
+    }
+
+    pub(crate) fn client(&self) -> &Object {
+        &self.client
+    }
+
+    fn phase(&self) -> Phase {
+        if self.commit_sent.load(Ordering::Relaxed) { Phase::CommitSent } else { Phase::Open }
+    }
+
+    /// Back to the pool, but only outside a transaction: what cannot be rolled back is closed.
+    async fn release(self, health: Health) {
+        let open = self.in_transaction.load(Ordering::Relaxed);
+        let good = match health {
+            Health::Lost => false,
+            Health::Good if open => {
+                matches!(tokio::time::timeout(QUICK, self.client.batch_execute("ROLLBACK")).await, Ok(Ok(())))
+            }
+            Health::Good => true,
+        };
+        if !good {
+            drop(Object::take(self.client));
+        }
+    }
+}
+
+/// What holds for every connection. Set after connecting, not in the start-up packet: some poolers refuse options there.
+fn session_setup(options: &Options) -> String {
+    let millis = |span: Duration| span.as_millis().clamp(1, 2_000_000_000);
+    let mut setup = format!(
+        "SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {}; SET jit = off",
+        millis(options.statement_timeout),
+        millis(options.lock_timeout),
+        millis(options.deadline),
+    );
+    if let Some(schema) = &options.schema {
+        setup.push_str(&format!("; SET search_path = {}", quoted(schema)));
+    }
+    setup
+}
+
+/// A name as SQL writes it.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn unavailable(error: &PoolError) -> String {
+    match error {
+        PoolError::Timeout(TimeoutType::Wait) => "no connection became free in time".to_owned(),
+        PoolError::Timeout(_) => "connecting took too long".to_owned(),
+        PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => describe(error),
+        other => other.to_string(),
+    }
+}

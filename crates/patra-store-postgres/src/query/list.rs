@@ -1,0 +1,76 @@
+//! Lists. The only statements that are put together: from the names that a view declares, never from a caller's text.
+
+use patra_core::port::query::{Cell, CellKind, Column, Filter, Row, View};
+use tokio_postgres::types::{ToSql, Type};
+
+use crate::error::{Fail, refused};
+use crate::json::JsonText;
+use crate::pool::Session;
+use crate::time::Time;
+
+pub(crate) async fn list(session: &Session, view: View, filter: Filter) -> Result<Vec<Row>, Fail> {
+    let conditions = view.conditions(&filter)?;
+    let sql =
+        statement(view, &conditions.iter().map(|(column, _)| *column).collect::<Vec<_>>(), filter.before_id.is_some());
+    let limit = i64::from(filter.effective_limit());
+    let mut params: Vec<(&(dyn ToSql + Sync), Type)> = Vec::new();
+    for (column, value) in &conditions {
+        params.push(match value {
+            Cell::Text(text) => (text, Type::TEXT),
+            Cell::Int(number) => (number, Type::INT8),
+            _ => return Err(refused(format!("{column} is no column to filter by"))),
+        });
+    }
+    if let Some(id) = &filter.before_id {
+        params.push((id, Type::INT8));
+    }
+    params.push((&limit, Type::INT8));
+    // There are many combinations, each rarely asked for: not worth a prepared statement on every connection.
+    let rows = session.client().query_typed(&sql, &params).await?;
+    rows.iter()
+        .map(|row| view.columns().iter().enumerate().map(|(at, column)| cell(row, at, *column)).collect())
+        .collect()
+}
+
+pub(crate) fn statement(view: View, conditions: &[&str], before_id: bool) -> String {
+    let columns: Vec<_> = view.columns().iter().map(|column| column.name).collect();
+    let mut wheres: Vec<_> = conditions.iter().zip(1..).map(|(column, place)| format!("{column} = ${place}")).collect();
+    if before_id {
+        wheres.push(format!("id < ${}", wheres.len() + 1));
+    }
+    let limit = wheres.len() + 1;
+    let wheres = if wheres.is_empty() { String::new() } else { format!(" WHERE {}", wheres.join(" AND ")) };
+    format!("SELECT {} FROM {}{wheres} ORDER BY id DESC LIMIT ${limit}", columns.join(", "), view.table())
+}
+
+fn cell(row: &tokio_postgres::Row, at: usize, column: Column) -> Result<Cell, Fail> {
+    let stored = row.columns()[at].type_();
+    let cell = match column.kind {
+        CellKind::Int if *stored == Type::INT4 => row.try_get::<_, Option<i32>>(at)?.map(|n| Cell::Int(n.into())),
+        CellKind::Int => row.try_get::<_, Option<i64>>(at)?.map(Cell::Int),
+        CellKind::Text => row.try_get::<_, Option<String>>(at)?.map(Cell::Text),
+        CellKind::Time => row.try_get::<_, Option<Time>>(at)?.map(|Time(ts)| Cell::Time(ts)),
+        CellKind::Json if *stored == Type::JSONB => {
+            row.try_get::<_, Option<JsonText>>(at)?.map(|JsonText(text)| Cell::Json(text))
+        }
+        // As received. An endpoint that maps no fields stores '' there.
+        CellKind::Json => row.try_get::<_, Option<String>>(at)?.filter(|text| !text.is_empty()).map(Cell::Json),
+    };
+    Ok(cell.unwrap_or(Cell::Null))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_are_numbered_in_order() {
+        let sql = statement(View::Endpoints, &["provenance_code", "endpoint_name"], true);
+        assert_eq!(
+            sql,
+            "SELECT id, provenance_code, endpoint_name, role, created_at FROM reg_prov_endpoint_def \
+             WHERE provenance_code = $1 AND endpoint_name = $2 AND id < $3 ORDER BY id DESC LIMIT $4"
+        );
+        assert!(statement(View::Keys, &[], false).ends_with("FROM api_key ORDER BY id DESC LIMIT $1"));
+    }
+}

@@ -1,0 +1,82 @@
+//! Statements against a real server: each one prepares, and the one that matters most has the plan that it was written for.
+
+use std::hash::{BuildHasher, Hasher};
+
+use tokio_postgres::{Client, NoTls};
+
+use crate::{Options, PostgresStore, exec, query};
+use patra_core::port::query::View;
+
+/// A store in a schema of its own, or `None` where there is no server.
+async fn migrated() -> Option<(PostgresStore, Client, String)> {
+    let Ok(url) = std::env::var("PATRA_TEST_POSTGRES_URL") else {
+        println!("skipped: PATRA_TEST_POSTGRES_URL is not set");
+        return None;
+    };
+    let random = std::collections::hash_map::RandomState::new().build_hasher().finish();
+    let schema = format!("patra_unit_{random:016x}");
+    let options = Options { schema: Some(schema.clone()), ..Options::new(&url) };
+    let store = PostgresStore::open(options).await.expect("a store");
+    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("a connection");
+    tokio::spawn(connection);
+    client.batch_execute(&format!("SET search_path = {schema}")).await.expect("the schema");
+    Some((store, client, schema))
+}
+
+async fn drop_schema(client: &Client, schema: &str) {
+    client.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await.expect("a schema to drop");
+}
+
+#[tokio::test]
+async fn every_statement_can_be_prepared() {
+    let Some((_store, client, schema)) = migrated().await else { return };
+    let mut statements: Vec<String> =
+        exec::statements().iter().chain(query::STATEMENTS).map(|sql| (*sql).to_owned()).collect();
+    for view in View::ALL {
+        let filters = ["provenance_code", "endpoint_name", "status_code", "plan_id", "task_id", "run_id"];
+        let known: Vec<_> = filters.into_iter().filter(|column| view.has(column)).collect();
+        statements.push(query::list::statement(*view, &known, true));
+        statements.push(query::list::statement(*view, &[], false));
+    }
+    assert!(statements.len() > 70, "{} statements", statements.len());
+    for sql in &statements {
+        if let Err(error) = client.prepare(sql).await {
+            panic!("{error:?} in {sql}");
+        }
+    }
+    drop_schema(&client, &schema).await;
+}
+
+#[tokio::test]
+async fn a_claim_walks_its_index_however_long_the_queue() {
+    let Some((_store, client, schema)) = migrated().await else { return };
+    client
+        .batch_execute(
+            "INSERT INTO ing_plan (schedule_instance_id, cursor_id, project_key, provenance_code, endpoint_name,
+               operation_code, window_from, window_to, plan_strategy, expr_proto_hash, spec_fingerprint, status_code,
+               created_at)
+             SELECT n, 1, 'default', 'p', 'e', 'HARVEST', 'epoch', now(), 'time', 'h', 'h', 'READY', now()
+             FROM generate_series(1, 2000) n;
+             INSERT INTO ing_task (schedule_instance_id, plan_id, slice_id, cursor_id, project_key, provenance_code,
+               endpoint_name, operation_code, params, expr_hash, idempotent_key, window_from, window_to, status_code,
+               priority, scheduled_at, created_at, finished_at)
+             SELECT 1, 1 + n % 2000, n, 1, 'default', 'p', 'e', 'HARVEST', '{}', 'h', 'k' || n, 'epoch', now(),
+               CASE WHEN n % 2 = 0 THEN 'QUEUED' ELSE 'SUCCEEDED' END, 100 * (1 + n % 3),
+               now() - n * interval '1 second', now(), now()
+             FROM generate_series(1, 60000) n;
+             ANALYZE ing_task; ANALYZE ing_plan",
+        )
+        .await
+        .unwrap();
+    for mode in ["force_custom_plan", "force_generic_plan"] {
+        client.batch_execute(&format!("SET plan_cache_mode = {mode}")).await.unwrap();
+        client.batch_execute(&format!("PREPARE claim AS {}", exec::CLAIM)).await.unwrap();
+        let rows = client.query("EXPLAIN EXECUTE claim ('w', 10, 30000000)", &[]).await.unwrap();
+        let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        let plan = plan.join("\n");
+        assert!(plan.contains("Index Scan using idx_task_pick"), "{mode}:\n{plan}");
+        assert!(!plan.contains("Seq Scan on ing_task"), "{mode}:\n{plan}");
+        client.batch_execute("DEALLOCATE claim").await.unwrap();
+    }
+    drop_schema(&client, &schema).await;
+}

@@ -1,0 +1,177 @@
+//! The server goes away, turns read-only, refuses, or does not answer.
+
+use std::time::Duration;
+
+use patra_core::port::Queries;
+use patra_core::state::Operation;
+use patra_core::tx::{Claim, CreateKey, Renew, Scope, TxError};
+use patra_store_postgres::{Options, PostgresStore};
+use patra_testkit::contract::make;
+
+use crate::support::{Schema, run};
+
+const END_SESSIONS: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1";
+
+// Class 7: silent after a blip until restart.
+#[tokio::test]
+async fn the_pool_recovers_from_killed_sessions_without_help() {
+    let Some(schema) = Schema::new() else { return };
+    let store = schema.open().await;
+    let client = schema.client().await;
+    for round in 0..5 {
+        run(&store, make::fire(&format!("before-{round}"), Operation::Harvest)).await.unwrap();
+        client.execute(END_SESSIONS, &[&schema.name]).await.unwrap();
+        let mut answers = Vec::new();
+        for attempt in 0..5 {
+            answers.push(run(&store, make::fire(&format!("after-{round}-{attempt}"), Operation::Harvest)).await);
+        }
+        assert!(
+            answers.iter().all(|answer| answer.as_ref().map_or_else(TxError::is_transient, |_| true)),
+            "{answers:?}"
+        );
+        assert!(answers.last().unwrap().is_ok(), "{answers:?}");
+    }
+}
+
+// Class 8: sockets left on a node that was demoted.
+#[tokio::test]
+async fn a_read_only_server_is_unavailable_until_it_is_not() {
+    let Some(schema) = Schema::new() else { return };
+    let store = schema.open().await;
+    let client = schema.client().await;
+    let role = format!("{}_demoted", schema.name);
+    client
+        .batch_execute(&format!(
+            "CREATE ROLE {role} LOGIN SUPERUSER; ALTER ROLE {role} SET default_transaction_read_only = on"
+        ))
+        .await
+        .unwrap();
+    let host = schema.url.split_once('@').unwrap().1;
+    let demoted =
+        PostgresStore::open(Options { url: format!("postgres://{role}@{host}"), ..schema.options() }).await.unwrap();
+    let answer = run(&demoted, make::fire("x", Operation::Harvest)).await;
+    assert!(matches!(answer, Err(TxError::Unavailable(_))), "{answer:?}");
+    client.batch_execute(&format!("ALTER ROLE {role} RESET default_transaction_read_only")).await.unwrap();
+    // The old connection was dropped, so the next one has the new setting: as after a failover.
+    run(&demoted, make::fire("x", Operation::Harvest)).await.unwrap();
+    drop((demoted, store));
+    client.execute(END_SESSIONS, &[&schema.name]).await.unwrap();
+    client.batch_execute(&format!("DROP ROLE {role}")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_row_that_stays_locked_makes_an_operation_busy() {
+    let Some(schema) = Schema::new() else { return };
+    let store =
+        PostgresStore::open(Options { lock_timeout: Duration::from_millis(100), ..schema.options() }).await.unwrap();
+    let key = |prefix: &str| CreateKey {
+        prefix: prefix.into(),
+        hash: "h".into(),
+        name: "n".into(),
+        scope: Scope::Read,
+        only_first: false,
+    };
+    let mut client = schema.client().await;
+    let transaction = client.transaction().await.unwrap();
+    transaction.batch_execute("LOCK TABLE api_key IN EXCLUSIVE MODE").await.unwrap();
+    assert_eq!(run(&store, key("a")).await, Err(TxError::Busy));
+    transaction.rollback().await.unwrap();
+    assert!(run(&store, key("a")).await.unwrap().created);
+}
+
+// Class 10: every call ends, and heartbeats do not wait for a pool that is full.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_saturated_pool_stops_neither_its_callers_nor_the_heartbeat() {
+    let Some(schema) = Schema::new() else { return };
+    let options = Options {
+        pool_size: 2,
+        lock_timeout: Duration::from_secs(60),
+        statement_timeout: Duration::from_secs(60),
+        deadline: Duration::from_secs(1),
+        acquire_timeout: Duration::from_millis(300),
+        ..schema.options()
+    };
+    let store = PostgresStore::open(options).await.unwrap();
+    let mut client = schema.client().await;
+    let transaction = client.transaction().await.unwrap();
+    transaction.batch_execute("LOCK TABLE ing_schedule_instance IN EXCLUSIVE MODE").await.unwrap();
+    let stuck: Vec<_> = (0..6)
+        .map(|no| {
+            let store = store.clone();
+            tokio::spawn(async move { run(&store, make::fire(&format!("s-{no}"), Operation::Harvest)).await })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let renew = Renew { owner: "w".into(), leases: Vec::new(), lease: make::LONG };
+    let renewed = tokio::time::timeout(Duration::from_millis(800), run(&store, renew)).await;
+    assert!(renewed.expect("at once").unwrap().held.is_empty());
+    for answer in stuck {
+        let answer = answer.await.unwrap();
+        assert!(matches!(answer, Err(TxError::Unavailable(_))), "{answer:?}");
+    }
+    transaction.rollback().await.unwrap();
+    run(&store, make::fire("after", Operation::Harvest)).await.unwrap();
+}
+
+// Class 18: the answer to a commit is lost.
+#[tokio::test]
+async fn a_session_killed_in_a_statement_of_its_own_leaves_the_outcome_unknown() {
+    let Some(schema) = Schema::new() else { return };
+    let store = schema.open().await;
+    let mut client = schema.client().await;
+    let killer = schema.client().await;
+    let transaction = client.transaction().await.unwrap();
+    transaction.batch_execute("LOCK TABLE ing_task IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let claim = {
+        let store = store.clone();
+        tokio::spawn(async move { run(&store, Claim { owner: "w".into(), limit: 1, lease: make::LONG }).await })
+    };
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    killer.execute(END_SESSIONS, &[&schema.name]).await.unwrap();
+    let answer = claim.await.unwrap();
+    assert!(matches!(answer, Err(TxError::Unknown(_) | TxError::Unavailable(_))), "{answer:?}");
+    transaction.rollback().await.unwrap();
+    assert!(run(&store, Claim { owner: "w".into(), limit: 1, lease: make::LONG }).await.unwrap().leases.is_empty());
+}
+
+#[tokio::test]
+async fn what_postgres_cannot_store_is_refused_without_showing_it() {
+    let Some(schema) = Schema::new() else { return };
+    let store = schema.open().await;
+    let nul = run(&store, make::fire("s3cret\0", Operation::Harvest)).await;
+    let Err(TxError::Refused(message)) = nul else { panic!("{nul:?}") };
+    assert!(message.contains("NUL") && !message.contains("s3cret"), "{message}");
+    let nul = store.progress("s3cret\0").await;
+    assert!(matches!(nul, Err(TxError::Refused(_))), "{nul:?}");
+
+    let mut broken = make::provenance("h", &[]);
+    broken.document = "s3cret".into();
+    let answer = run(&store, broken).await;
+    let Err(TxError::Refused(message)) = answer else { panic!("{answer:?}") };
+    assert!(!message.contains("s3cret"), "{message}");
+    // The connection is as good as before.
+    assert_eq!(store.ping().await, Ok(1));
+}
+
+#[tokio::test]
+async fn the_database_itself_refuses_to_edit_an_event_or_to_move_a_cursor_back() {
+    let Some(schema) = Schema::new() else { return };
+    let _store = schema.open().await;
+    let client = schema.client().await;
+    client
+        .batch_execute(
+            "INSERT INTO ing_cursor (provenance_code, endpoint_name, operation_code, cursor_key, namespace_scope_code,
+               namespace_key, cursor_type_code, direction_code, origin_instant, normalized_instant, created_at, updated_at)
+             VALUES ('p', 'e', 'HARVEST', 'k', 'GLOBAL', '', 'TIME', 'FORWARD', 'epoch', '2026-01-02', now(), now());
+             INSERT INTO ing_cursor_event (cursor_id, provenance_code, endpoint_name, operation_code, cursor_key,
+               namespace_scope_code, namespace_key, direction_code, new_value, idempotent_key, created_at)
+             VALUES (1, 'p', 'e', 'HARVEST', 'k', 'GLOBAL', '', 'FORWARD', 'x', 'i', now())",
+        )
+        .await
+        .unwrap();
+    client.batch_execute("UPDATE ing_cursor SET normalized_instant = '2026-01-03'").await.unwrap();
+    let back = client.batch_execute("UPDATE ing_cursor SET normalized_instant = '2026-01-01'").await.unwrap_err();
+    assert_eq!(back.as_db_error().unwrap().message(), "ing_cursor only moves forward");
+    let edit = client.batch_execute("UPDATE ing_cursor_event SET new_value = 'y'").await.unwrap_err();
+    assert_eq!(edit.as_db_error().unwrap().message(), "ing_cursor_event is append-only");
+}

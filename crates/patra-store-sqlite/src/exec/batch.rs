@@ -1,0 +1,143 @@
+//! One page: its records and its quarantine, with its ledger row. The hot path.
+
+use std::str;
+
+use patra_core::record::{Record, Rejected};
+use patra_core::tx::{BatchCommitted, BatchStats, CommitBatch, LeaseRef, TxError};
+use patra_core::{BatchId, Ts};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::ledger;
+use crate::error::{Error, Result};
+
+const READ_EXECUTING: &str = "
+SELECT task.attempt_count, run.id
+FROM ing_task task
+LEFT JOIN ing_task_run run ON run.task_id = task.id AND run.attempt_no = task.lease_epoch
+WHERE task.id = ?1 AND task.lease_epoch = ?2 AND task.status_code = 'EXECUTING'";
+
+const READ_COMMITTED: &str = "
+SELECT id, stats FROM ing_task_run_batch WHERE run_id = ?1 AND batch_no = ?2 AND status_code = 'SUCCEEDED'";
+
+const INSERT_ITEM: &str = "
+INSERT INTO item
+  (project_key, provenance_code, dedup_scope, dedup_key, endpoint_name, kind, updated_at, source_version,
+   content_hash, fields, payload, run_id, batch_no, created_at, stored_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14)
+ON CONFLICT (project_key, provenance_code, dedup_scope, dedup_key) DO NOTHING";
+
+pub(crate) const REPLACE_ITEM: &str = "
+UPDATE item
+SET endpoint_name = ?5, kind = ?6, updated_at = ?7, source_version = ?8, content_hash = ?9, fields = ?10,
+    payload = ?11, run_id = ?12, batch_no = ?13, stored_at = ?14
+WHERE project_key = ?1 AND provenance_code = ?2 AND dedup_scope = ?3 AND dedup_key = ?4
+  AND (updated_at, source_version) < (?7, ?8)";
+
+const INSERT_REJECTED: &str = "
+INSERT INTO item_quarantine
+  (project_key, provenance_code, endpoint_name, task_id, run_id, batch_no, item_index, dedup_key, error_code, reason,
+   sample, status_code, created_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 'OPEN', ?12)";
+
+const RESET_ATTEMPTS: &str = "UPDATE ing_task SET attempt_count = 0 WHERE id = ?1";
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] =
+    &[READ_EXECUTING, READ_COMMITTED, INSERT_ITEM, REPLACE_ITEM, INSERT_REJECTED, RESET_ATTEMPTS];
+
+pub(super) fn commit(db: &Connection, op: &CommitBatch, now: Ts) -> Result<BatchCommitted> {
+    let LeaseRef { task, fence } = op.lease;
+    let executing: Option<(u32, Option<i64>)> = db
+        .prepare_cached(READ_EXECUTING)?
+        .query_row([task.0, fence.0], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let (attempts, run) = executing.ok_or(TxError::Fenced)?;
+    if run != Some(op.run.0) {
+        return Err(Error::refused(format!("run {} is not the one of this lease", op.run)));
+    }
+    if let Some(committed) = read_committed(db, op)? {
+        return Ok(committed);
+    }
+    let mut stats = op.stats;
+    store_records(db, op, &mut stats, now)?;
+    store_rejected(db, op, now)?;
+    let batch = ledger::insert_page(db, op, &stats, now)?.ok_or_else(|| {
+        let (run, batch_no) = (op.run, op.batch_no);
+        Error::refused(format!("batch {batch_no} of run {run}: another batch holds its number, token or key"))
+    })?;
+    if attempts != 0 {
+        db.prepare_cached(RESET_ATTEMPTS)?.execute([task.0])?;
+    }
+    Ok(BatchCommitted { batch, stats, replayed: false })
+}
+
+/// The old numbers of a batch that was committed before: read old, do not rewrite.
+fn read_committed(db: &Connection, op: &CommitBatch) -> Result<Option<BatchCommitted>> {
+    let row: Option<(i64, String)> = db
+        .prepare_cached(READ_COMMITTED)?
+        .query_row(params![op.run.0, op.batch_no], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let Some((batch, stats)) = row else { return Ok(None) };
+    Ok(Some(BatchCommitted { batch: BatchId(batch), stats: serde_json::from_str(&stats)?, replayed: true }))
+}
+
+/// Inserts or replaces each record, and counts exactly what became of it.
+fn store_records(db: &Connection, op: &CommitBatch, stats: &mut BatchStats, now: Ts) -> Result<()> {
+    debug_assert!(op.records.is_sorted_by(|a, b| a.key < b.key), "one per key, sorted by key");
+    let stream = &*op.stream;
+    let mut insert = db.prepare_cached(INSERT_ITEM)?;
+    let mut replace = db.prepare_cached(REPLACE_ITEM)?;
+    for record in &op.records {
+        let values = params![
+            stream.project_key,
+            stream.provenance_code,
+            stream.dedup_scope,
+            record.key,
+            stream.endpoint_name,
+            stream.kind,
+            record.version.updated_at.micros(),
+            record.version.source_version,
+            record.content_hash.as_slice(),
+            record.fields,
+            payload(record)?,
+            op.run.0,
+            op.batch_no,
+            now.micros(),
+        ];
+        // Most records are new: an insert that meets an older one costs a look into the index and nothing more.
+        if insert.execute(values)? == 1 {
+            stats.inserted += 1;
+        } else if replace.execute(values)? == 1 {
+            stats.updated += 1;
+        } else {
+            stats.skipped += 1;
+        }
+    }
+    Ok(())
+}
+
+fn payload(record: &Record) -> Result<&str> {
+    let text = str::from_utf8(&record.payload);
+    text.map_err(|error| Error::refused(format!("the payload of `{}` is not UTF-8: {error}", record.key)))
+}
+
+fn store_rejected(db: &Connection, op: &CommitBatch, now: Ts) -> Result<()> {
+    let stream = &*op.stream;
+    for Rejected { index, key, code, reason, sample } in &op.rejected {
+        db.prepare_cached(INSERT_REJECTED)?.execute(params![
+            stream.project_key,
+            stream.provenance_code,
+            stream.endpoint_name,
+            op.lease.task.0,
+            op.run.0,
+            op.batch_no,
+            index,
+            key,
+            code.as_str(),
+            reason,
+            sample,
+            now.micros(),
+        ])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! Planning: what of a namespace is covered, and writing plan, slices and tasks.
+
+use patra_core::state::{PlanStatus, TriggerStatus};
+use patra_core::tx::{Coverage, NewPlan, NewSlice, PlanSaved, PlanTarget, ReadCoverage, SavePlan, TxError};
+use patra_core::{CursorId, PlanId, SliceId, Ts};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::{cursor, trigger};
+use crate::error::Result;
+
+pub(crate) const READ_COVERED: &str = "
+SELECT window_from, window_to
+FROM ing_task
+WHERE cursor_id = ?1 AND window_to > ?2 AND status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING', 'SUCCEEDED')";
+
+pub(crate) const COUNT_QUEUED: &str = "
+SELECT count(*)
+FROM ing_task
+WHERE provenance_code = ?1 AND endpoint_name = ?2 AND operation_code = ?3 AND status_code = 'QUEUED'";
+
+const INSERT_SNAPSHOT: &str = "
+INSERT INTO ing_snapshot (hash, body, created_at) VALUES (?1, ?2, ?3)
+ON CONFLICT (hash) DO NOTHING";
+
+// The snapshot is the whole frozen spec, so its hash is both the expression's and the spec's fingerprint.
+const INSERT_PLAN: &str = "
+INSERT INTO ing_plan
+  (schedule_instance_id, cursor_id, project_key, provenance_code, endpoint_name, operation_code, window_from, window_to,
+   plan_strategy, expr_proto_hash, spec_fingerprint, status_code, record_remarks, created_at)
+SELECT ?1, ?2, ?3, provenance_code, endpoint_name, operation_code, ?4, ?5, 'TIME', ?6, ?6, ?7, ?8, ?9
+FROM ing_schedule_instance
+WHERE id = ?1
+RETURNING id";
+
+const CONTINUE_PLAN: &str = "
+UPDATE ing_plan SET status_code = ?3
+WHERE id = ?1 AND schedule_instance_id = ?2 AND status_code = 'PARTIAL'";
+
+const INSERT_SLICE: &str = "
+INSERT INTO ing_plan_slice
+  (plan_id, provenance_code, endpoint_name, slice_spec, slice_signature_hash, expr_hash, expr_snapshot,
+   window_from, window_to, status_code, created_at)
+SELECT ?1, provenance_code, endpoint_name, ?2, ?3, ?4, ?5, ?6, ?7, 'READY', ?8
+FROM ing_plan
+WHERE id = ?1
+ON CONFLICT (plan_id, slice_signature_hash) DO NOTHING
+RETURNING id";
+
+const READ_SLICE: &str = "SELECT id FROM ing_plan_slice WHERE plan_id = ?1 AND slice_signature_hash = ?2";
+
+const INSERT_TASK: &str = "
+INSERT INTO ing_task
+  (schedule_instance_id, plan_id, slice_id, cursor_id, project_key, provenance_code, endpoint_name, operation_code,
+   params, expr_hash, idempotent_key, window_from, window_to, status_code, priority, scheduled_at, created_at)
+SELECT schedule_instance_id, id, ?2, ?3, ?4, provenance_code, endpoint_name, operation_code,
+   ?5, ?6, ?7, ?8, ?9, 'QUEUED', ?10, ?11, ?11
+FROM ing_plan
+WHERE id = ?1
+ON CONFLICT (idempotent_key) DO NOTHING";
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] =
+    &[READ_COVERED, COUNT_QUEUED, INSERT_SNAPSHOT, INSERT_PLAN, CONTINUE_PLAN, INSERT_SLICE, READ_SLICE, INSERT_TASK];
+
+pub(super) fn read_coverage(db: &Connection, op: &ReadCoverage, now: Ts) -> Result<Coverage> {
+    let name = &op.cursor;
+    let partition = params![name.provenance_code, name.endpoint_name, name.operation.as_str()];
+    let queued = db.prepare_cached(COUNT_QUEUED)?.query_row(partition, |row| row.get(0))?;
+    let Some(cursor) = cursor::find(db, name)? else {
+        return Ok(Coverage { cursor: None, origin: None, value: None, epoch: 0, covered: Vec::new(), queued, now });
+    };
+    let mut covered = cursor::windows(db, READ_COVERED, &cursor)?;
+    covered.sort_unstable();
+    Ok(Coverage {
+        cursor: Some(cursor.id),
+        origin: Some(cursor.origin),
+        value: cursor.value,
+        epoch: cursor.epoch,
+        covered,
+        queued,
+        now,
+    })
+}
+
+pub(super) fn save(db: &Connection, op: &SavePlan, now: Ts) -> Result<PlanSaved> {
+    // First, because it is what proves the lease; what fails below takes it back.
+    let (plan_status, trigger_status, not_before) = if op.complete {
+        (PlanStatus::Ready, TriggerStatus::Planned, None)
+    } else {
+        (PlanStatus::Partial, TriggerStatus::Requested, Some(now + op.resume_delay))
+    };
+    trigger::release(db, op.instance, op.fence, trigger_status, None, not_before)?;
+    let cursor = cursor::next_epoch(db, &op.cursor, op.origin, op.epoch, now)?;
+    let plan = match &op.target {
+        PlanTarget::New(plan) => insert_plan(db, op, plan, cursor, plan_status, now)?,
+        PlanTarget::Existing(plan) => continue_plan(db, op, *plan, plan_status)?,
+    };
+    let mut created = 0;
+    for slice in &op.slices {
+        let id = insert_slice(db, plan, slice, now)?;
+        let values = params![
+            plan.0,
+            id.0,
+            cursor.0,
+            op.project_key,
+            slice.task_params,
+            slice.expr_hash,
+            slice.task_key,
+            slice.window.from.micros(),
+            slice.window.to.micros(),
+            op.priority,
+            now.micros(),
+        ];
+        created += db.prepare_cached(INSERT_TASK)?.execute(values)?;
+    }
+    let existing = op.slices.len() - created;
+    Ok(PlanSaved { plan, cursor, created: created as u32, existing: existing as u32 })
+}
+
+fn insert_plan(
+    db: &Connection,
+    op: &SavePlan,
+    plan: &NewPlan,
+    cursor: CursorId,
+    status: PlanStatus,
+    now: Ts,
+) -> Result<PlanId> {
+    db.prepare_cached(INSERT_SNAPSHOT)?.execute(params![plan.snapshot_hash, plan.snapshot_body, now.micros()])?;
+    let values = params![
+        op.instance.0,
+        cursor.0,
+        op.project_key,
+        plan.window.from.micros(),
+        plan.window.to.micros(),
+        plan.snapshot_hash,
+        status.as_str(),
+        plan.remarks,
+        now.micros(),
+    ];
+    Ok(db.prepare_cached(INSERT_PLAN)?.query_row(values, |row| row.get(0).map(PlanId))?)
+}
+
+fn continue_plan(db: &Connection, op: &SavePlan, plan: PlanId, status: PlanStatus) -> Result<PlanId> {
+    match db.prepare_cached(CONTINUE_PLAN)?.execute(params![plan.0, op.instance.0, status.as_str()])? {
+        1 => Ok(plan),
+        _ => Err(TxError::Conflict.into()),
+    }
+}
+
+fn insert_slice(db: &Connection, plan: PlanId, slice: &NewSlice, now: Ts) -> Result<SliceId> {
+    let values = params![
+        plan.0,
+        slice.spec,
+        slice.signature,
+        slice.expr_hash,
+        slice.expr_snapshot,
+        slice.window.from.micros(),
+        slice.window.to.micros(),
+        now.micros(),
+    ];
+    let inserted = db.prepare_cached(INSERT_SLICE)?.query_row(values, |row| row.get(0)).optional()?;
+    let id = match inserted {
+        Some(id) => id,
+        None => db.prepare_cached(READ_SLICE)?.query_row(params![plan.0, slice.signature], |row| row.get(0))?,
+    };
+    Ok(SliceId(id))
+}

@@ -1,0 +1,199 @@
+//! Runs: opening one attempt at a task and closing it. Every statement carries the fence.
+
+use patra_core::error::Fault;
+use patra_core::state::{RunStatus, TaskStatus};
+use patra_core::tx::{EndRun, LeaseRef, Resume, RunEnd, RunEnded, RunStarted, StartRun, TxError};
+use patra_core::{RunId, TaskId, Ts};
+use rusqlite::{Connection, OptionalExtension, params};
+use serde_json::json;
+
+use super::ledger;
+use crate::error::{Error, Result};
+use crate::sql::word;
+
+const READ_LEASED: &str = "
+SELECT plan.status_code IN ('FAILED', 'CANCELLED') OR slice.status_code IN ('FAILED', 'CANCELLED'),
+  plan.spec_fingerprint
+FROM ing_task task
+JOIN ing_plan plan ON plan.id = task.plan_id
+JOIN ing_plan_slice slice ON slice.id = task.slice_id
+WHERE task.id = ?1 AND task.lease_epoch = ?2 AND task.status_code IN ('DISPATCHED', 'EXECUTING')";
+
+const CANCEL_TASK: &str = "
+UPDATE ing_task
+SET status_code = 'CANCELLED', lease_owner = NULL, leased_until = NULL, finished_at = ?3
+WHERE id = ?1 AND lease_epoch = ?2";
+
+const CANCEL_RUN: &str = "
+UPDATE ing_task_run
+SET status_code = 'CANCELLED', finished_at = ?3
+WHERE task_id = ?1 AND attempt_no = ?2 AND status_code IN ('PLANNED', 'RUNNING')";
+
+const MARK_EXECUTING: &str = "
+UPDATE ing_task
+SET status_code = 'EXECUTING', started_at = coalesce(started_at, ?3)
+WHERE id = ?1 AND lease_epoch = ?2";
+
+const INSERT_RUN: &str = "
+INSERT INTO ing_task_run
+  (task_id, plan_id, provenance_code, endpoint_name, operation_code, attempt_no, status_code, window_from, window_to,
+   created_at)
+SELECT id, plan_id, provenance_code, endpoint_name, operation_code, ?2, 'RUNNING', window_from, window_to, ?3
+FROM ing_task
+WHERE id = ?1
+ON CONFLICT (task_id, attempt_no) DO NOTHING
+RETURNING id";
+
+const READ_RUN: &str = "SELECT id FROM ing_task_run WHERE task_id = ?1 AND attempt_no = ?2";
+
+const SET_CHECKPOINT: &str = "UPDATE ing_task_run SET checkpoint = ?2 WHERE id = ?1";
+
+pub(crate) const READ_RESUME: &str = "
+SELECT run_id, batch_no, next_position
+FROM ing_task_run_batch
+WHERE task_id = ?1 AND status_code = 'SUCCEEDED'
+ORDER BY run_id DESC, batch_no DESC
+LIMIT 1";
+
+const READ_ATTEMPTS: &str = "
+SELECT attempt_count
+FROM ing_task
+WHERE id = ?1 AND lease_epoch = ?2 AND status_code = 'EXECUTING'";
+
+const READ_STATES: &str = "
+SELECT run.attempt_no, run.status_code, task.status_code
+FROM ing_task_run run
+JOIN ing_task task ON task.id = run.task_id
+WHERE run.id = ?1 AND run.task_id = ?2";
+
+const HAS_COMMITTED: &str = "
+SELECT EXISTS (SELECT 1 FROM ing_task_run_batch WHERE run_id = ?1 AND status_code = 'SUCCEEDED')";
+
+const CLOSE_RUN: &str = "
+UPDATE ing_task_run
+SET status_code = ?2, stats = ?3, error = ?4, finished_at = ?5
+WHERE id = ?1 AND status_code = 'RUNNING'";
+
+const CLOSE_TASK: &str = "
+UPDATE ing_task
+SET status_code = ?3, lease_owner = NULL, leased_until = NULL, error = ?4, attempt_count = ?5,
+    scheduled_at = coalesce(?6, scheduled_at), finished_at = ?7
+WHERE id = ?1 AND lease_epoch = ?2 AND status_code = 'EXECUTING'";
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] = &[
+    READ_LEASED,
+    CANCEL_TASK,
+    CANCEL_RUN,
+    MARK_EXECUTING,
+    INSERT_RUN,
+    READ_RUN,
+    SET_CHECKPOINT,
+    READ_RESUME,
+    READ_ATTEMPTS,
+    READ_STATES,
+    HAS_COMMITTED,
+    CLOSE_RUN,
+    CLOSE_TASK,
+];
+
+pub(super) fn start(db: &Connection, op: StartRun, now: Ts) -> Result<RunStarted> {
+    let LeaseRef { task, fence } = op.lease;
+    let leased: Option<(bool, String)> = db
+        .prepare_cached(READ_LEASED)?
+        .query_row([task.0, fence.0], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let (cancelled, snapshot_hash) = leased.ok_or(TxError::Fenced)?;
+    let at = params![task.0, fence.0, now.micros()];
+    if cancelled {
+        db.prepare_cached(CANCEL_TASK)?.execute(at)?;
+        db.prepare_cached(CANCEL_RUN)?.execute(at)?;
+        return Ok(RunStarted::Cancelled);
+    }
+    db.prepare_cached(MARK_EXECUTING)?.execute(at)?;
+    let inserted = db.prepare_cached(INSERT_RUN)?.query_row(at, |row| row.get(0).map(RunId)).optional()?;
+    let run = match inserted {
+        Some(run) => run,
+        None => db.prepare_cached(READ_RUN)?.query_row([task.0, fence.0], |row| row.get(0).map(RunId))?,
+    };
+    let resume = read_resume(db, task)?;
+    if let Some(resume) = resume.as_ref().filter(|_| inserted.is_some()) {
+        let from = json!({ "resumedFrom": { "runId": resume.run, "batchNo": resume.batch_no } });
+        db.prepare_cached(SET_CHECKPOINT)?.execute(params![run.0, from.to_string()])?;
+    }
+    Ok(RunStarted::Go { run, attempt_no: fence.0, snapshot_hash, resume })
+}
+
+fn read_resume(db: &Connection, task: TaskId) -> Result<Option<Resume>> {
+    let last: Option<(i64, u32, Option<String>)> = db
+        .prepare_cached(READ_RESUME)?
+        .query_row([task.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .optional()?;
+    let Some((run, batch_no, next)) = last else { return Ok(None) };
+    let next = next.map(|text| serde_json::from_str(&text)).transpose()?;
+    Ok(Some(Resume { run: RunId(run), batch_no, next }))
+}
+
+pub(super) fn end(db: &Connection, op: &EndRun, now: Ts) -> Result<RunEnded> {
+    let LeaseRef { task, fence } = op.lease;
+    let states: Option<(i64, RunStatus, TaskStatus)> = db
+        .prepare_cached(READ_STATES)?
+        .query_row([op.run.0, task.0], |row| Ok((row.get(0)?, word(row, 1)?, word(row, 2)?)))
+        .optional()?;
+    let (attempt_no, run_status, task_status) = states.ok_or(TxError::Fenced)?;
+    if attempt_no == fence.0 && run_status.is_final() {
+        return Ok(RunEnded { task_status });
+    }
+    let attempts = db.prepare_cached(READ_ATTEMPTS)?.query_row([task.0, fence.0], |row| row.get(0)).optional()?;
+    let attempts = attempts.ok_or(TxError::Fenced)?;
+    if attempt_no != fence.0 {
+        return Err(Error::refused(format!("run {} is not the one of this lease", op.run)));
+    }
+    let close = decide(db, op, attempts, now)?;
+    let error = close.error.map(serde_json::to_string).transpose()?;
+    let stats = serde_json::to_string(&op.stats)?;
+    db.prepare_cached(CLOSE_RUN)?.execute(params![op.run.0, close.run.as_str(), stats, error, now.micros()])?;
+    if let Some(failure) = &op.failure {
+        ledger::insert_failure(db, op, failure, now)?;
+    }
+    db.prepare_cached(CLOSE_TASK)?.execute(params![
+        task.0,
+        fence.0,
+        close.task.as_str(),
+        error,
+        close.attempts,
+        close.again_at.map(Ts::micros),
+        close.task.is_final().then_some(now.micros()),
+    ])?;
+    Ok(RunEnded { task_status: close.task })
+}
+
+/// What run and task become.
+struct Close<'a> {
+    run: RunStatus,
+    task: TaskStatus,
+    error: Option<&'a Fault>,
+    attempts: u32,
+    again_at: Option<Ts>,
+}
+
+fn decide<'a>(db: &Connection, op: &'a EndRun, attempts: u32, now: Ts) -> Result<Close<'a>> {
+    let ended = |run, task, error| Close { run, task, error, attempts, again_at: None };
+    Ok(match &op.end {
+        RunEnd::Succeeded => ended(RunStatus::Succeeded, TaskStatus::Succeeded, None),
+        RunEnd::Partial { error } => ended(RunStatus::Partial, TaskStatus::Partial, Some(error)),
+        RunEnd::Failed { error } => ended(RunStatus::Failed, TaskStatus::Failed, Some(error)),
+        RunEnd::Requeue { error, counted: true, .. } if attempts >= op.max_attempts => {
+            ended(RunStatus::Failed, TaskStatus::Failed, Some(error))
+        }
+        RunEnd::Requeue { delay, error, counted: true } => {
+            Close { again_at: Some(now + *delay), ..ended(RunStatus::Failed, TaskStatus::Queued, Some(error)) }
+        }
+        RunEnd::Requeue { delay, error, counted: false } => {
+            let committed = db.prepare_cached(HAS_COMMITTED)?.query_row([op.run.0], |row| row.get(0))?;
+            let run = if committed { RunStatus::Partial } else { RunStatus::Cancelled };
+            let attempts = attempts.saturating_sub(1);
+            Close { attempts, again_at: Some(now + *delay), ..ended(run, TaskStatus::Queued, Some(error)) }
+        }
+    })
+}

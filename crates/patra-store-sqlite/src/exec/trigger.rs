@@ -1,0 +1,197 @@
+//! Triggers: recorded by hand or by schedule, leased for planning, settled.
+
+use std::time::Duration;
+
+use patra_core::state::{Operation, TriggerStatus, TriggerType};
+use patra_core::tx::{
+    Fire, FireDue, Fired, FiredDue, OpenPlan, SettleTrigger, Settlement, TakeTrigger, TriggerSettled, TriggerTaken,
+    TxError,
+};
+use patra_core::{Fence, InstanceId, PlanId, Ts, Window};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde_json::json;
+
+use crate::error::Result;
+use crate::sql::{maybe_time, time, word};
+
+const INSERT: &str = "
+INSERT INTO ing_schedule_instance
+  (public_id, schedule_id, trigger_type_code, project_key, provenance_code, endpoint_name, operation_code,
+   window_from, window_to, status_code, not_before, created_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'REQUESTED', ?10, ?10)
+ON CONFLICT (public_id) DO NOTHING
+RETURNING id";
+
+const READ_ID: &str = "SELECT id FROM ing_schedule_instance WHERE public_id = ?1";
+
+pub(crate) const READ_DUE: &str = "
+SELECT id, provenance_code, endpoint_name, operation_code, every_us, next_due_at,
+  EXISTS (SELECT 1 FROM ing_schedule_instance waiting
+          WHERE waiting.schedule_id = reg_schedule.id AND waiting.status_code = 'REQUESTED')
+FROM reg_schedule
+WHERE next_due_at <= ?1
+ORDER BY next_due_at, id
+LIMIT ?2";
+
+const MOVE_DUE: &str = "UPDATE reg_schedule SET next_due_at = ?2 WHERE id = ?1";
+
+const NEXT_DUE: &str = "SELECT min(next_due_at) FROM reg_schedule";
+
+pub(crate) const TAKE: &str = "
+UPDATE ing_schedule_instance
+SET lease_owner = ?1, leased_until = ?2, lease_epoch = lease_epoch + 1
+WHERE id = (
+  SELECT id FROM ing_schedule_instance
+  WHERE status_code = 'REQUESTED' AND not_before <= ?3 AND (leased_until IS NULL OR leased_until <= ?3)
+  ORDER BY id
+  LIMIT 1)
+RETURNING id, lease_epoch, public_id, trigger_type_code, project_key, provenance_code, endpoint_name, operation_code,
+  window_from, window_to";
+
+const READ_OPEN_PLAN: &str = "
+SELECT id, spec_fingerprint, window_from, window_to
+FROM ing_plan
+WHERE schedule_instance_id = ?1 AND status_code = 'PARTIAL'
+ORDER BY id DESC
+LIMIT 1";
+
+const SETTLE: &str = "
+UPDATE ing_schedule_instance
+SET status_code = ?3, record_remarks = coalesce(?4, record_remarks), not_before = coalesce(?5, not_before),
+    lease_owner = NULL, leased_until = NULL
+WHERE id = ?1 AND lease_epoch = ?2 AND status_code = 'REQUESTED' AND leased_until IS NOT NULL";
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] = &[INSERT, READ_ID, READ_DUE, MOVE_DUE, NEXT_DUE, TAKE, READ_OPEN_PLAN, SETTLE];
+
+pub(super) fn fire(db: &Connection, op: &Fire, now: Ts) -> Result<Fired> {
+    if let Some(instance) = insert(db, op, None, now)? {
+        return Ok(Fired { instance, existed: false });
+    }
+    let instance = db.prepare_cached(READ_ID)?.query_row([&op.public_id], |row| row.get(0).map(InstanceId))?;
+    Ok(Fired { instance, existed: true })
+}
+
+/// The new trigger's id; `None` when its public id is known already.
+fn insert(db: &Connection, op: &Fire, schedule: Option<i64>, now: Ts) -> Result<Option<InstanceId>> {
+    let values = params![
+        op.public_id,
+        schedule,
+        op.trigger_type.as_str(),
+        op.project_key,
+        op.provenance_code,
+        op.endpoint_name,
+        op.operation.as_str(),
+        op.window_from.map(Ts::micros),
+        op.window_to.map(Ts::micros),
+        now.micros(),
+    ];
+    Ok(db.prepare_cached(INSERT)?.query_row(values, |row| row.get(0).map(InstanceId)).optional()?)
+}
+
+/// A schedule whose time has come.
+struct Due {
+    schedule: i64,
+    provenance_code: String,
+    endpoint_name: String,
+    operation: Operation,
+    every: Duration,
+    at: Ts,
+    waiting: bool,
+}
+
+pub(super) fn fire_due(db: &Connection, op: FireDue, now: Ts) -> Result<FiredDue> {
+    let due: Vec<Due> = db
+        .prepare_cached(READ_DUE)?
+        .query_map(params![now.micros(), op.limit], read_due)?
+        .collect::<rusqlite::Result<_>>()?;
+    let mut fired = 0;
+    for due in due {
+        let next = FireDue::next_due(due.at, due.every, now);
+        db.prepare_cached(MOVE_DUE)?.execute(params![due.schedule, next.micros()])?;
+        if due.waiting {
+            continue;
+        }
+        let schedule = due.schedule;
+        let trigger = Fire {
+            public_id: format!("schedule-{schedule}-{}", due.at.micros()),
+            trigger_type: TriggerType::Schedule,
+            project_key: "default".into(),
+            provenance_code: due.provenance_code,
+            endpoint_name: due.endpoint_name,
+            operation: due.operation,
+            window_from: None,
+            window_to: None,
+        };
+        fired += u32::from(insert(db, &trigger, Some(schedule), now)?.is_some());
+    }
+    let next_due = db.prepare_cached(NEXT_DUE)?.query_row((), |row| maybe_time(row, 0))?;
+    Ok(FiredDue { fired, next_due, now })
+}
+
+fn read_due(row: &Row<'_>) -> rusqlite::Result<Due> {
+    Ok(Due {
+        schedule: row.get(0)?,
+        provenance_code: row.get(1)?,
+        endpoint_name: row.get(2)?,
+        operation: word(row, 3)?,
+        every: Duration::from_micros(row.get::<_, i64>(4)?.unsigned_abs()),
+        at: time(row, 5)?,
+        waiting: row.get(6)?,
+    })
+}
+
+pub(super) fn take(db: &Connection, op: &TakeTrigger, now: Ts) -> Result<Option<TriggerTaken>> {
+    let values = params![op.owner, (now + op.lease).micros(), now.micros()];
+    let taken = db.prepare_cached(TAKE)?.query_row(values, |row| {
+        Ok(TriggerTaken {
+            instance: InstanceId(row.get(0)?),
+            fence: Fence(row.get(1)?),
+            public_id: row.get(2)?,
+            trigger_type: word(row, 3)?,
+            project_key: row.get(4)?,
+            provenance_code: row.get(5)?,
+            endpoint_name: row.get(6)?,
+            operation: word(row, 7)?,
+            window_from: maybe_time(row, 8)?,
+            window_to: maybe_time(row, 9)?,
+            plan: None,
+            now,
+        })
+    });
+    let Some(mut taken) = taken.optional()? else { return Ok(None) };
+    taken.plan = db.prepare_cached(READ_OPEN_PLAN)?.query_row([taken.instance.0], read_open_plan).optional()?;
+    Ok(Some(taken))
+}
+
+fn read_open_plan(row: &Row<'_>) -> rusqlite::Result<OpenPlan> {
+    let window = Window { from: time(row, 2)?, to: time(row, 3)? };
+    Ok(OpenPlan { plan: PlanId(row.get(0)?), snapshot_hash: row.get(1)?, window })
+}
+
+pub(super) fn settle(db: &Connection, op: &SettleTrigger, now: Ts) -> Result<TriggerSettled> {
+    let (status, remarks, not_before) = match &op.settlement {
+        Settlement::Nothing { remark } => (TriggerStatus::Planned, Some(json!({ "remark": remark })), None),
+        Settlement::Refused { error } => (TriggerStatus::Failed, Some(json!({ "error": error })), None),
+        Settlement::Later { delay } => (TriggerStatus::Requested, None, Some(now + *delay)),
+    };
+    let remarks = remarks.map(|remarks| remarks.to_string());
+    release(db, op.instance, op.fence, status, remarks.as_deref(), not_before)?;
+    Ok(TriggerSettled)
+}
+
+/// Gives the lease of a trigger back and leaves it in this status; `Fenced` when there is no such lease.
+pub(super) fn release(
+    db: &Connection,
+    instance: InstanceId,
+    fence: Fence,
+    status: TriggerStatus,
+    remarks: Option<&str>,
+    not_before: Option<Ts>,
+) -> Result<()> {
+    let values = params![instance.0, fence.0, status.as_str(), remarks, not_before.map(Ts::micros)];
+    match db.prepare_cached(SETTLE)?.execute(values)? {
+        1 => Ok(()),
+        _ => Err(TxError::Fenced.into()),
+    }
+}

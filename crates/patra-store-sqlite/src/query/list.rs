@@ -1,0 +1,54 @@
+//! Rows of one view. The statement is put together from the view's fixed names; values are only ever bound.
+
+use patra_core::Ts;
+use patra_core::port::query::{Cell, CellKind, Filter, Row, View};
+use rusqlite::types::Value;
+use rusqlite::{Connection, params_from_iter};
+
+use crate::error::Result;
+
+pub(super) fn read(db: &Connection, view: View, filter: &Filter) -> Result<Vec<Row>> {
+    let conditions = view.conditions(filter)?;
+    let columns: Vec<_> = conditions.iter().map(|(column, _)| *column).collect();
+    let sql = statement(view, &columns, filter.before_id.is_some());
+    let mut values: Vec<_> = conditions.into_iter().map(|(_, value)| bind(value)).collect();
+    values.extend(filter.before_id.map(Value::Integer));
+    values.push(Value::Integer(filter.effective_limit().into()));
+
+    let mut statement = db.prepare_cached(&sql)?;
+    let rows = statement.query_map(params_from_iter(values), |row| {
+        view.columns().iter().enumerate().map(|(at, column)| read_cell(row, at, column.kind)).collect()
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Newest first, at most as many as the last parameter says.
+pub(crate) fn statement(view: View, conditions: &[&str], before: bool) -> String {
+    let columns: Vec<_> = view.columns().iter().map(|column| column.name).collect();
+    let mut wheres: Vec<_> = conditions.iter().map(|column| format!("{column} = ?")).collect();
+    if before {
+        wheres.push("id < ?".to_owned());
+    }
+    let wheres = if wheres.is_empty() { String::new() } else { format!(" WHERE {}", wheres.join(" AND ")) };
+    format!("SELECT {} FROM {}{wheres} ORDER BY id DESC LIMIT ?", columns.join(", "), view.table())
+}
+
+fn bind(value: Cell) -> Value {
+    match value {
+        Cell::Null => Value::Null,
+        Cell::Int(number) => Value::Integer(number),
+        Cell::Time(at) => Value::Integer(at.micros()),
+        Cell::Text(text) | Cell::Json(text) => Value::Text(text),
+    }
+}
+
+fn read_cell(row: &rusqlite::Row<'_>, at: usize, kind: CellKind) -> rusqlite::Result<Cell> {
+    let cell = match kind {
+        CellKind::Int => row.get::<_, Option<i64>>(at)?.map(Cell::Int),
+        CellKind::Time => row.get::<_, Option<i64>>(at)?.map(|at| Cell::Time(Ts::from_micros(at))),
+        CellKind::Text => row.get::<_, Option<String>>(at)?.map(Cell::Text),
+        // `item.fields` is empty, not null, when nothing is mapped.
+        CellKind::Json => row.get::<_, Option<String>>(at)?.filter(|text| !text.is_empty()).map(Cell::Json),
+    };
+    Ok(cell.unwrap_or(Cell::Null))
+}

@@ -1,0 +1,90 @@
+//! What became of one trigger.
+
+use patra_core::InstanceId;
+use patra_core::port::query::Progress;
+use patra_core::state::TaskStatus;
+use rusqlite::{Connection, OptionalExtension};
+
+use crate::error::Result;
+use crate::sql::word;
+
+const READ_TRIGGER: &str = "
+SELECT id, status_code, record_remarks FROM ing_schedule_instance WHERE public_id = ?1";
+
+const COUNT_TASKS: &str = "
+SELECT status_code, count(*) FROM ing_task WHERE schedule_instance_id = ?1 GROUP BY status_code";
+
+const SUM_BATCHES: &str = "
+SELECT count(*), coalesce(sum(inserted), 0), coalesce(sum(updated), 0), coalesce(sum(skipped), 0),
+  coalesce(sum(failed), 0), coalesce(sum(retries), 0), coalesce(sum(throttled), 0)
+FROM ing_task_run_batch
+WHERE schedule_instance_id = ?1 AND status_code = 'SUCCEEDED'";
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] = &[READ_TRIGGER, COUNT_TASKS, SUM_BATCHES];
+
+pub(super) fn read(db: &Connection, public_id: &str) -> Result<Option<Progress>> {
+    // One snapshot for all three: tasks and batches must agree.
+    let snapshot = db.unchecked_transaction()?;
+    let progress = read_trigger(&snapshot, public_id)?;
+    let Some(mut progress) = progress else { return Ok(None) };
+    count_tasks(&snapshot, &mut progress)?;
+    sum_batches(&snapshot, &mut progress)?;
+    Ok(Some(progress))
+}
+
+fn read_trigger(db: &Connection, public_id: &str) -> Result<Option<Progress>> {
+    let progress = db.prepare_cached(READ_TRIGGER)?.query_row([public_id], |row| {
+        Ok(Progress {
+            instance: InstanceId(row.get(0)?),
+            trigger_status: word(row, 1)?,
+            remarks: row.get(2)?,
+            tasks_queued: 0,
+            tasks_active: 0,
+            tasks_succeeded: 0,
+            tasks_partial: 0,
+            tasks_failed: 0,
+            tasks_cancelled: 0,
+            batches: 0,
+            inserted: 0,
+            updated: 0,
+            skipped: 0,
+            rejected: 0,
+            retries: 0,
+            throttled: 0,
+        })
+    });
+    Ok(progress.optional()?)
+}
+
+fn count_tasks(db: &Connection, progress: &mut Progress) -> Result<()> {
+    let mut statement = db.prepare_cached(COUNT_TASKS)?;
+    let mut rows = statement.query([progress.instance.0])?;
+    while let Some(row) = rows.next()? {
+        let count = row.get::<_, i64>(1)?.unsigned_abs();
+        match word(row, 0)? {
+            TaskStatus::Queued => progress.tasks_queued += count,
+            TaskStatus::Dispatched | TaskStatus::Executing => progress.tasks_active += count,
+            TaskStatus::Succeeded => progress.tasks_succeeded += count,
+            TaskStatus::Partial => progress.tasks_partial += count,
+            TaskStatus::Failed => progress.tasks_failed += count,
+            TaskStatus::Cancelled => progress.tasks_cancelled += count,
+        }
+    }
+    Ok(())
+}
+
+fn sum_batches(db: &Connection, progress: &mut Progress) -> Result<()> {
+    db.prepare_cached(SUM_BATCHES)?.query_row([progress.instance.0], |row| {
+        let sum = |at| row.get::<_, i64>(at).map(i64::unsigned_abs);
+        progress.batches = sum(0)?;
+        progress.inserted = sum(1)?;
+        progress.updated = sum(2)?;
+        progress.skipped = sum(3)?;
+        progress.rejected = sum(4)?;
+        progress.retries = sum(5)?;
+        progress.throttled = sum(6)?;
+        Ok(())
+    })?;
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! The reading side: a few connections that cannot write, used from blocking threads.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use patra_core::tx::TxError;
+use rusqlite::{Connection, InterruptHandle};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+
+use crate::error::{OpenError, Result};
+use crate::{Options, connect};
+
+/// Read access to a database file, beside the process that writes it or inside it. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct SqliteReader {
+    pool: Arc<Pool>,
+}
+
+#[derive(Debug)]
+struct Pool {
+    /// One permit per connection: who holds one finds a connection in `idle`.
+    room: Arc<Semaphore>,
+    idle: Mutex<Vec<Connection>>,
+    timeout: Duration,
+}
+
+impl SqliteReader {
+    pub(crate) fn open(options: &Options) -> Result<SqliteReader, OpenError> {
+        let count = options.readers.max(1);
+        let idle = (0..count).map(|_| connect::reader(options)).collect::<Result<Vec<_>, _>>()?;
+        let room = Arc::new(Semaphore::new(count));
+        Ok(SqliteReader { pool: Arc::new(Pool { room, idle: Mutex::new(idle), timeout: options.query_timeout }) })
+    }
+
+    /// Runs a query on a free connection. It is stopped when it takes too long or when nobody waits for it any more.
+    pub(crate) async fn read<T, Q>(&self, query: Q) -> Result<T, TxError>
+    where
+        T: Send + 'static,
+        Q: FnOnce(&Connection) -> Result<T> + Send + 'static,
+    {
+        let room = Arc::clone(&self.pool.room).acquire_owned().await;
+        let room = room.map_err(|_| TxError::Unavailable("the store is closed".into()))?;
+        let borrowed = Borrowed::new(Arc::clone(&self.pool), room);
+        let interrupt = borrowed.connection()?.get_interrupt_handle();
+        let handle = tokio::task::spawn_blocking(move || {
+            let answer = borrowed.connection().and_then(|connection| Ok(query(connection)?));
+            (borrowed, answer)
+        });
+        let mut running = Running { handle, interrupt: Some(interrupt) };
+        match tokio::time::timeout(self.pool.timeout, &mut running.handle).await {
+            Ok(finished) => {
+                // Before the connection is given back: the next query must not be interrupted in its place.
+                running.interrupt = None;
+                finished.map_err(|error| TxError::Refused(format!("a query failed: {error}")))?.1
+            }
+            Err(_) => Err(TxError::Unavailable(format!("a query took longer than {:?}", self.pool.timeout))),
+        }
+    }
+}
+
+/// A query under way. Dropped before its end, it stops the query; the connection goes back to the pool only after that,
+/// because it travels in the task's answer, which lives until `handle` is dropped.
+struct Running<T> {
+    handle: JoinHandle<T>,
+    interrupt: Option<InterruptHandle>,
+}
+
+impl<T> Drop for Running<T> {
+    fn drop(&mut self) {
+        if let Some(interrupt) = self.interrupt.take() {
+            interrupt.interrupt();
+        }
+    }
+}
+
+/// A connection out of the pool; back in it when dropped.
+struct Borrowed {
+    connection: Option<Connection>,
+    pool: Arc<Pool>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Borrowed {
+    fn new(pool: Arc<Pool>, room: OwnedSemaphorePermit) -> Borrowed {
+        let connection = pool.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        Borrowed { connection, pool, _room: room }
+    }
+
+    fn connection(&self) -> Result<&Connection, TxError> {
+        self.connection.as_ref().ok_or_else(|| TxError::Refused("the pool of readers is empty".into()))
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        let connection = self.connection.take();
+        self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).extend(connection);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! The writing side: one thread owns the only connection that writes. What waits is committed together, so that one sync
+//! of the disk serves many operations.
+
+mod checkpoint;
+mod group;
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::{io, thread};
+
+use patra_core::Ts;
+use patra_core::port::Clock;
+use patra_core::tx::{Done, Tx, TxError};
+use rusqlite::Connection;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use self::checkpoint::Checkpoint;
+use crate::error::Result;
+
+/// Operations that may wait at a time. Whoever comes after that waits outside: back-pressure, not memory.
+const MAX_WAITING: usize = 1_024;
+
+/// An operation on the connection, inside the transaction that the thread has opened.
+pub(crate) type Execute = fn(&Connection, &Tx, Ts) -> Result<Done>;
+
+/// The handle. Dropping it lets the thread finish what waits, empty the WAL and close the file.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    room: Arc<Semaphore>,
+    jobs: Mutex<Option<Sender<Job>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// One operation on its way. It is carried out whether somebody still waits for the answer or not.
+#[derive(Debug)]
+struct Job {
+    tx: Tx,
+    reply: oneshot::Sender<Result<Done, TxError>>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Writer {
+    pub(crate) fn start(connection: Connection, clock: Arc<dyn Clock>, execute: Execute) -> io::Result<Writer> {
+        let (jobs, waiting) = channel();
+        let clock = Monotonic { clock, last: Ts::MIN };
+        let work = Work { connection, clock, execute, waiting, checkpoint: Checkpoint::default() };
+        let thread = thread::Builder::new().name("patra-sqlite".into()).spawn(move || work.run())?;
+        let room = Arc::new(Semaphore::new(MAX_WAITING));
+        Ok(Writer { room, jobs: Mutex::new(Some(jobs)), thread: Some(thread) })
+    }
+
+    pub(crate) async fn execute(&self, tx: Tx) -> Result<Done, TxError> {
+        let stopped = || TxError::Unavailable("the writer has stopped".into());
+        let room = Arc::clone(&self.room).acquire_owned().await.map_err(|_| stopped())?;
+        let (reply, answer) = oneshot::channel();
+        {
+            let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+            let job = Job { tx, reply, _room: room };
+            jobs.as_ref().ok_or_else(stopped)?.send(job).map_err(|_| stopped())?;
+        }
+        answer.await.unwrap_or_else(|_| Err(TxError::Unknown("the writer stopped before it answered".into())))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // The thread sees the end of the channel behind the last operation.
+        self.jobs.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the writer thread panicked");
+        }
+    }
+}
+
+/// What the thread owns.
+struct Work {
+    connection: Connection,
+    clock: Monotonic,
+    execute: Execute,
+    waiting: Receiver<Job>,
+    checkpoint: Checkpoint,
+}
+
+impl Work {
+    fn run(mut self) {
+        while let Some(first) = self.next() {
+            let jobs = group::collect(first, &self.waiting);
+            let operations = jobs.iter().map(|job| &job.tx);
+            let answers = group::commit(&self.connection, operations, self.execute, &mut || self.clock.now());
+            for (job, answer) in jobs.into_iter().zip(answers) {
+                // Nobody may be waiting any more; the operation is done all the same.
+                let _ = job.reply.send(answer);
+            }
+            self.checkpoint.after_group(&self.connection);
+        }
+        self.checkpoint.on_idle(&self.connection);
+        if let Err((_, error)) = self.connection.close() {
+            tracing::warn!(%error, "closing the database failed");
+        }
+    }
+
+    /// The next operation; `None` when the handle is gone. Idle time is used to empty the WAL.
+    fn next(&mut self) -> Option<Job> {
+        while let Some(patience) = self.checkpoint.patience() {
+            match self.waiting.recv_timeout(patience) {
+                Ok(job) => return Some(job),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => self.checkpoint.on_idle(&self.connection),
+            }
+        }
+        self.waiting.recv().ok()
+    }
+}
+
+/// The clock of all leases. Never goes back while the process lives, whatever the system's clock does.
+struct Monotonic {
+    clock: Arc<dyn Clock>,
+    last: Ts,
+}
+
+impl Monotonic {
+    fn now(&mut self) -> Ts {
+        self.last = self.last.max(self.clock.now());
+        self.last
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+use std::path::Path;
+use std::time::Duration;
+
+use patra_core::tx::{CreateKey, FiredDue, KeyCreated, KeyRevoked, RevokeKey, Scope};
+use patra_testkit::ManualClock;
+use rusqlite::params;
+use tempfile::TempDir;
+
+use super::*;
+use crate::error::Error;
+use crate::{Options, connect};
+
+/// A store of names instead of the real operations: creating inserts a name, revoking misbehaves as it is told.
+fn toy(db: &Connection, tx: &Tx, now: Ts) -> Result<Done> {
+    match tx {
+        Tx::CreateKey(op) => {
+            db.execute("INSERT INTO name VALUES (?1, ?2)", params![op.name, now.micros()])?;
+            Ok(Done::CreateKey(KeyCreated { created: true }))
+        }
+        Tx::RevokeKey(op) => {
+            db.execute("INSERT INTO name VALUES (?1, 0)", [&op.prefix])?;
+            match &*op.prefix {
+                "panic" => panic!("on purpose"),
+                "fail" => Err(Error::Tx(TxError::Conflict)),
+                _ => Ok(Done::RevokeKey(KeyRevoked { revoked: true })),
+            }
+        }
+        _ => Ok(Done::FireDue(FiredDue { fired: 0, next_due: None, now })),
+    }
+}
+
+fn options(folder: &TempDir) -> Options {
+    let mut options = Options::new(folder.path().join("patra.db"), Arc::new(ManualClock::default()));
+    options.busy_timeout = Duration::from_millis(50);
+    options
+}
+
+fn connection(folder: &TempDir) -> Connection {
+    let connection = connect::writer(&options(folder)).unwrap();
+    connection.execute_batch("CREATE TABLE IF NOT EXISTS name (name TEXT PRIMARY KEY, at INTEGER)").unwrap();
+    connection
+}
+
+fn create(name: &str) -> Tx {
+    let key = CreateKey {
+        prefix: String::new(),
+        hash: String::new(),
+        name: name.into(),
+        scope: Scope::Read,
+        only_first: false,
+    };
+    key.into()
+}
+
+fn revoke(prefix: &str) -> Tx {
+    RevokeKey { prefix: prefix.into() }.into()
+}
+
+fn names(path: &Path) -> Vec<String> {
+    let connection = Connection::open(path).unwrap();
+    let mut statement = connection.prepare("SELECT name FROM name ORDER BY name").unwrap();
+    statement.query_map((), |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
+fn commit(connection: &Connection, operations: &[Tx]) -> Vec<Result<Done, TxError>> {
+    group::commit(connection, operations.iter(), toy, &mut || Ts::from_secs(1))
+}
+
+#[test]
+fn one_that_fails_or_panics_in_a_group_is_taken_back_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let connection = connection(&folder);
+    let answers = commit(&connection, &[create("a"), revoke("fail"), create("a"), revoke("panic"), create("b")]);
+    assert!(answers[0].is_ok() && answers[4].is_ok());
+    assert_eq!(answers[1], Err(TxError::Conflict));
+    assert!(matches!(&answers[2], Err(TxError::Refused(reason)) if reason.contains("UNIQUE")), "{:?}", answers[2]);
+    assert!(matches!(&answers[3], Err(TxError::Refused(reason)) if reason.contains("on purpose")), "{:?}", answers[3]);
+    assert_eq!(names(&options(&folder).path), ["a", "b"]);
+}
+
+#[test]
+fn a_single_one_that_fails_leaves_nothing_and_no_open_transaction() {
+    let folder = tempfile::tempdir().unwrap();
+    let connection = connection(&folder);
+    assert_eq!(commit(&connection, &[revoke("fail")]), [Err(TxError::Conflict)]);
+    assert!(matches!(commit(&connection, &[revoke("panic")])[0], Err(TxError::Refused(_))));
+    assert!(connection.is_autocommit());
+    assert!(commit(&connection, &[revoke("fine")])[0].is_ok());
+    assert_eq!(names(&options(&folder).path), ["fine"]);
+}
+
+#[test]
+fn while_another_program_writes_everyone_is_told_busy() {
+    let folder = tempfile::tempdir().unwrap();
+    let connection = connection(&folder);
+    let other = Connection::open(options(&folder).path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert_eq!(commit(&connection, &[create("a"), create("b")]), [Err(TxError::Busy), Err(TxError::Busy)]);
+    other.execute_batch("ROLLBACK").unwrap();
+    assert!(commit(&connection, &[create("a")])[0].is_ok());
+}
+
+#[test]
+fn when_the_disk_is_full_nobody_in_the_group_was_applied() {
+    let folder = tempfile::tempdir().unwrap();
+    let connection = connection(&folder);
+    // Not one page more than there is.
+    let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+    connection.pragma_update(None, "max_page_count", pages).unwrap();
+    let answers = commit(&connection, &[create("a"), create(&"x".repeat(100_000)), create("b")]);
+    let applied: Vec<_> = names(&options(&folder).path);
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), applied.len(), "{answers:?} {applied:?}");
+    assert!(matches!(answers[1], Err(TxError::Unavailable(_))), "{:?}", answers[1]);
+    assert!(connection.is_autocommit());
+}
+
+#[tokio::test]
+async fn an_operation_whose_caller_went_away_is_carried_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let writer = Writer::start(connection(&folder), Arc::new(ManualClock::default()), toy).unwrap();
+    for name in ["a", "b", "c"] {
+        let mut given_up = Box::pin(writer.execute(create(name)));
+        // Polled once: on its way.
+        let _ = std::future::poll_fn(|context| std::task::Poll::Ready(given_up.as_mut().poll(context))).await;
+        drop(given_up);
+    }
+    drop(writer);
+    assert_eq!(names(&options(&folder).path), ["a", "b", "c"]);
+}
+
+#[tokio::test]
+async fn time_never_goes_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(Ts::from_secs(100)));
+    let writer = Writer::start(connection(&folder), clock.clone(), toy).unwrap();
+    let now = async || match writer.execute(patra_core::tx::FireDue { limit: 1 }.into()).await {
+        Ok(Done::FireDue(done)) => done.now,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(now().await, Ts::from_secs(100));
+    clock.set(Ts::from_secs(50));
+    assert_eq!(now().await, Ts::from_secs(100));
+    clock.set(Ts::from_secs(101));
+    assert_eq!(now().await, Ts::from_secs(101));
+}
+
+// Reliability class 20.
+#[tokio::test]
+async fn the_wal_stays_small_under_writes_and_is_emptied_at_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let wal = folder.path().join("patra.db-wal");
+    let writer = Writer::start(connection(&folder), Arc::new(ManualClock::default()), toy).unwrap();
+    let mut largest = 0;
+    for turn in 0..60 {
+        writer.execute(create(&format!("{turn:04}{}", "x".repeat(1_000_000)))).await.unwrap();
+        largest = largest.max(wal.metadata().unwrap().len());
+    }
+    // 60 MB were written; a checkpoint ran whenever 1000 pages of 8 KiB had gathered.
+    assert!(largest < 24 * 1_024 * 1_024, "{largest}");
+    drop(writer);
+    assert!(!wal.exists() || wal.metadata().unwrap().len() == 0);
+}

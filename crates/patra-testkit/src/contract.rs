@@ -1,0 +1,230 @@
+//! The store contract: the same cases run on every store. A store's crate calls [`run_all`] from one test.
+//!
+//! Where a doc comment of `patra_core::tx` leaves room, the suite settles it:
+//!
+//! * A lease holds while `now < until`; from `until` on it is expired. Expiry alone fences nobody: a write is `Fenced`
+//!   when the fence is not the row's, or the lease was given back, taken back or taken over.
+//! * A new schedule is first due at now + `every`, like a changed one.
+//! * `record_remarks` of a settled trigger is `{"remark": …}` or `{"error": …}`.
+//! * A cursor is found by `uk_cursor_ns`, without the endpoint. HARVEST and UPDATE cursors are FORWARD. Cursor values in
+//!   text are `Ts`'s `Display`. An event's `prev_instant` is the cursor's value at that moment.
+//! * Continuing a plan that is not a PARTIAL one of this trigger is a `Conflict`.
+//! * `resumedFrom` is `{"runId": …, "batchNo": …}`; without a batch to resume from, `checkpoint` is null.
+//! * The task's `error` is the one of its latest end: set by Partial, Failed, Requeue and Sweep, null after Succeeded.
+//!   A swept run's error is a `Fault` with code LOCK_LOST, level L1 and message `lease_expired`.
+//! * A page whose `before_token` or `idempotent_key` another batch holds is `Refused`. A `Failure` row never stands in
+//!   the way of ending a run: its `before_token` stays null, and it is left out when its `batch_no` is taken, as after
+//!   a commit whose answer was lost.
+//! * Ending a run that is closed answers the task's present status, whoever closed it, as long as the run is of this
+//!   fence.
+//! * A key whose prefix exists is not made again (`created: false`); a revoked or unknown one is `revoked: false`.
+
+mod commit;
+mod concurrent;
+mod cursor;
+mod end;
+pub mod fixture;
+pub mod make;
+mod plan;
+mod query;
+mod queue;
+pub mod random;
+mod registry;
+mod run;
+mod sweep;
+mod trigger;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use patra_core::port::Store;
+
+use crate::clock::ManualClock;
+
+pub use fixture::Fixture;
+pub use random::differential;
+
+/// A fresh, empty store and the way to let its time pass.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    pub store: Arc<dyn Store>,
+    pub time: Time,
+}
+
+/// Whose clock the store reads.
+#[derive(Clone, Debug)]
+pub enum Time {
+    Manual(Arc<ManualClock>),
+    /// The database's own; letting time pass means sleeping.
+    Real,
+}
+
+impl Subject {
+    pub async fn pass(&self, span: Duration) {
+        match &self.time {
+            Time::Manual(clock) => clock.advance(span),
+            Time::Real => tokio::time::sleep(span).await,
+        }
+    }
+
+    pub fn is_real(&self) -> bool {
+        matches!(self.time, Time::Real)
+    }
+}
+
+/// One case: panics when the store breaks the contract.
+pub type Case = fn(Fixture) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Runs every case, each on a fresh subject, and panics at the end with the list of those that failed.
+pub async fn run_all(make: impl AsyncFn() -> Subject) {
+    let mut failures = Vec::new();
+    for (name, case) in CASES {
+        // A task of its own: a case's panic ends the case, not the suite.
+        let outcome = tokio::spawn(tokio::time::timeout(LONGEST_CASE, case(Fixture::new(make().await)))).await;
+        match outcome {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => failures.push(format!("{name}: not finished within {LONGEST_CASE:?}")),
+            Err(error) => failures.push(format!("{name}: {}", reason(error))),
+        }
+    }
+    assert!(failures.is_empty(), "{} of {} cases failed:\n{}", failures.len(), CASES.len(), failures.join("\n"));
+}
+
+const LONGEST_CASE: Duration = Duration::from_secs(120);
+
+fn reason(error: tokio::task::JoinError) -> String {
+    let Ok(panic) = error.try_into_panic() else { return "cancelled".to_owned() };
+    match panic.downcast::<String>() {
+        Ok(text) => *text,
+        Err(panic) => panic.downcast_ref::<&str>().map_or("panicked", |text| *text).to_owned(),
+    }
+}
+
+macro_rules! cases {
+    ($($module:ident { $($name:ident),* $(,)? })*) => {
+        /// Every case by name.
+        pub const CASES: &[(&str, Case)] = &[$($(
+            (concat!(stringify!($module), "::", stringify!($name)), |fixture| Box::pin($module::$name(fixture)))
+        ),*),*];
+    };
+}
+
+cases! {
+    registry {
+        applying_creates_changes_or_leaves_alone,
+        applying_replaces_the_endpoints,
+        a_schedule_keeps_its_due_time_until_its_interval_changes,
+        firing_twice_under_one_public_id_is_one_trigger,
+        a_due_schedule_fires_once_after_a_long_pause_and_keeps_step,
+        a_schedule_does_not_pile_up_on_a_trigger_that_waits,
+        due_schedules_fire_oldest_first_up_to_the_limit,
+        without_a_schedule_nothing_is_due,
+    }
+    trigger {
+        the_oldest_trigger_is_taken_first_and_never_twice,
+        an_expired_trigger_is_taken_again_under_a_higher_fence,
+        expiry_alone_fences_nobody,
+        settling_ends_a_trigger_with_its_reason,
+        a_deferred_trigger_comes_back_after_its_delay,
+        a_foreign_fence_settles_nothing,
+    }
+    plan {
+        a_namespace_without_a_plan_is_empty,
+        a_plan_covers_its_windows_in_order,
+        a_task_carries_what_its_slice_says,
+        tasks_under_way_and_done_are_covered_failed_ones_are_not,
+        only_what_lies_beyond_the_cursor_is_covered,
+        namespaces_do_not_see_each_other,
+        a_plan_made_from_an_older_epoch_is_a_conflict,
+        a_planner_that_lost_its_trigger_saves_nothing,
+        a_plan_repeated_after_a_lost_answer_is_not_written_twice,
+        a_task_that_exists_is_not_derived_again,
+        a_partial_plan_is_continued_to_its_end,
+        only_a_partial_plan_of_this_trigger_is_continued,
+        a_plan_without_slices_ends_its_trigger,
+        a_snapshot_is_stored_once_under_its_hash,
+    }
+    queue {
+        tasks_are_claimed_by_priority_then_time_then_id,
+        a_claim_takes_no_more_than_its_limit_and_nothing_twice,
+        a_claimed_task_is_dispatched_under_its_owner,
+        a_task_is_not_claimed_before_its_time,
+        fence_and_attempts_rise_with_every_claim,
+        renewing_extends_only_what_one_holds,
+        an_expired_lease_cannot_be_renewed,
+        an_ended_task_cannot_be_renewed,
+    }
+    sweep {
+        only_expired_leases_are_taken_back,
+        at_the_start_of_the_only_process_everyone_is_dead,
+        a_task_that_keeps_dying_fails,
+        the_orphan_run_fails_with_its_reason,
+        a_task_that_finished_meanwhile_stays_finished,
+        a_renewed_lease_is_left_alone,
+        many_live_leases_do_not_hide_one_dead_one,
+        a_sweep_stops_at_its_limit_and_goes_on_the_next_time,
+        the_dead_cannot_write_any_more,
+    }
+    run {
+        a_run_opens_once_per_lease,
+        only_the_holder_of_the_lease_opens_a_run,
+        a_task_starts_only_once,
+        a_run_resumes_after_the_last_committed_page_of_any_run,
+        a_run_after_the_last_page_has_nothing_left_to_read,
+        a_place_is_read_back_as_it_was_written,
+    }
+    end {
+        success_closes_run_and_task,
+        a_partial_or_failed_end_keeps_its_error,
+        counted_requeues_fail_the_task_in_the_end,
+        a_page_in_between_starts_the_count_anew,
+        a_deferral_gives_the_attempt_back,
+        a_requeued_task_waits_for_its_delay,
+        ending_twice_answers_the_present_status,
+        a_run_closed_by_the_sweep_stays_as_the_sweep_left_it,
+        only_the_holder_of_the_lease_ends_a_run,
+        a_page_that_failed_is_in_the_ledger,
+        a_failure_row_never_stands_in_the_way_of_the_end,
+    }
+    commit {
+        a_page_becomes_a_ledger_row_and_items,
+        newer_replaces_equal_and_older_are_skipped,
+        at_equal_times_the_sources_version_decides,
+        a_bad_record_is_kept_aside_and_holds_nothing_up,
+        a_repeated_page_answers_the_old_numbers,
+        a_token_is_read_once_per_run,
+        a_page_needs_a_running_run_under_its_lease,
+        a_page_is_progress,
+        an_item_is_known_by_project_source_scope_and_key,
+    }
+    cursor {
+        only_the_unbroken_prefix_counts,
+        a_failed_window_stops_the_prefix,
+        the_value_follows_its_event_and_only_forward,
+        recording_twice_writes_one_event,
+        an_event_says_where_it_comes_from,
+        backfill_and_update_do_not_move_the_harvest,
+    }
+    query {
+        every_view_lists_its_columns_newest_first,
+        a_filter_keeps_what_meets_all_its_conditions,
+        a_filter_that_the_view_does_not_know_is_refused,
+        a_long_list_is_read_page_by_page,
+        progress_sums_up_the_work_of_a_trigger,
+        keys_are_made_found_and_revoked,
+        the_store_answers_a_ping,
+        payloads_come_back_byte_for_byte,
+        times_keep_their_microseconds,
+    }
+    concurrent {
+        fifty_claims_of_ten_tasks_share_nothing,
+        of_plans_made_at_one_epoch_exactly_one_is_saved,
+        one_plan_saved_by_twenty_is_saved_once,
+        twenty_recordings_write_one_event,
+        one_public_id_fired_by_twenty_is_one_trigger,
+        a_trigger_is_taken_by_one_of_twenty,
+        the_newest_of_concurrent_pages_wins,
+    }
+}

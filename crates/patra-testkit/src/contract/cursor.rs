@@ -1,0 +1,138 @@
+//! Cursor events and values.
+
+use std::sync::Arc;
+
+use patra_core::port::query::{Cell, View};
+use patra_core::state::Operation;
+use patra_core::tx::{Advance, AdvanceCursor, Lease, RecordAdvance, RunEnd};
+use patra_core::{CursorId, Ts};
+
+use super::fixture::{int, text, time};
+use super::{Fixture, make};
+
+/// A namespace of four windows of 10 s, all claimed.
+async fn four(fx: &Fixture) -> (CursorId, Vec<Lease>) {
+    let cursor = fx.plan("a", &make::windows(0, 4)).await.cursor;
+    (cursor, fx.claim(4).await)
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the shape of what it is compared with")]
+fn at(secs: i64) -> Option<Ts> {
+    Some(Ts::from_secs(secs))
+}
+
+async fn move_to(fx: &Fixture, cursor: CursorId, secs: i64, version: i64) -> bool {
+    fx.ok(AdvanceCursor { cursor, to: Ts::from_secs(secs), version }).await.moved
+}
+
+// covers: ING-4.4-25, ING-9.6-01, ING-10.2-01
+pub(super) async fn only_the_unbroken_prefix_counts(fx: Fixture) {
+    let (cursor, leases) = four(&fx).await;
+    assert_eq!(fx.advance(cursor).await, Advance { value: None, target: None, version: 0 });
+    let steps = [(2, None), (0, at(10)), (3, at(10)), (1, at(40))];
+    for (which, target) in steps {
+        fx.finish(&leases[which], RunEnd::Succeeded).await;
+        assert_eq!(fx.advance(cursor).await.target, target, "after window {which}");
+    }
+    let events = fx.rows(View::Events).await;
+    let values: Vec<_> = events.column("new_instant").iter().map(time).collect();
+    assert_eq!(values, [Ts::from_secs(40), Ts::from_secs(10)]);
+}
+
+pub(super) async fn a_failed_window_stops_the_prefix(fx: Fixture) {
+    let (cursor, leases) = four(&fx).await;
+    let error = || make::fault("gone");
+    fx.finish(&leases[0], RunEnd::Succeeded).await;
+    fx.finish(&leases[1], RunEnd::Partial { error: error() }).await;
+    fx.finish(&leases[2], RunEnd::Succeeded).await;
+    fx.finish(&leases[3], RunEnd::Failed { error: error() }).await;
+    assert_eq!(fx.advance(cursor).await.target, at(10));
+    // A later plan covers the hole, and the prefix goes on to the next one.
+    fx.plan("b", &[make::window(10, 20)]).await;
+    let lease = fx.next().await;
+    fx.finish(&lease, RunEnd::Succeeded).await;
+    assert_eq!(fx.advance(cursor).await.target, at(30));
+}
+
+// covers: ING-9.4-04, ING-10.3-01, ING-13.2-03, ING-7.7-04
+pub(super) async fn the_value_follows_its_event_and_only_forward(fx: Fixture) {
+    let (cursor, leases) = four(&fx).await;
+    assert!(!move_to(&fx, cursor, 10, 0).await, "without an event");
+    fx.finish(&leases[0], RunEnd::Succeeded).await;
+    assert!(!move_to(&fx, cursor, 10, 0).await, "completed, but not recorded");
+    assert_eq!(fx.advance(cursor).await, Advance { value: None, target: at(10), version: 0 });
+    let cursors = fx.rows(View::Cursors).await;
+    assert_eq!((cursors.at(0, "normalized_instant"), cursors.at(0, "cursor_value")), (Cell::Null, Cell::Null));
+
+    assert!(!move_to(&fx, cursor, 11, 0).await, "beyond the event");
+    assert!(!move_to(&fx, cursor, 10, 1).await, "with another version");
+    assert!(move_to(&fx, cursor, 5, 0).await, "a part of the way is forward too");
+    assert!(!move_to(&fx, cursor, 10, 0).await, "with a stale version");
+    assert!(move_to(&fx, cursor, 10, 1).await);
+    assert!(!move_to(&fx, cursor, 10, 2).await, "where it stands");
+    assert!(!move_to(&fx, cursor, 9, 2).await, "backwards");
+
+    let cursors = fx.rows(View::Cursors).await;
+    assert_eq!((time(&cursors.at(0, "normalized_instant")), int(&cursors.at(0, "version"))), (Ts::from_secs(10), 2));
+    assert_eq!(text(&cursors.at(0, "cursor_value")).parse::<Ts>().ok(), at(10));
+    assert_eq!(fx.advance(cursor).await, Advance { value: at(10), target: at(10), version: 2 });
+}
+
+// covers: ING-10.3-03, ING-7.10-03, ING-11.4-02, ING-10.6-03
+pub(super) async fn recording_twice_writes_one_event(fx: Fixture) {
+    let (cursor, leases) = four(&fx).await;
+    fx.finish(&leases[0], RunEnd::Succeeded).await;
+    let first = fx.advance(cursor).await;
+    assert_eq!(fx.advance(cursor).await, first);
+    assert_eq!(fx.rows(View::Events).await.len(), 1);
+    // The value lags behind its events and catches up later.
+    fx.finish(&leases[1], RunEnd::Succeeded).await;
+    assert_eq!(fx.advance(cursor).await, Advance { value: None, target: at(20), version: 0 });
+    assert_eq!(fx.rows(View::Events).await.len(), 2);
+    assert!(move_to(&fx, cursor, 20, 0).await);
+    assert_eq!(fx.advance(cursor).await.target, at(20));
+    assert_eq!(fx.rows(View::Events).await.len(), 2);
+}
+
+// covers: ING-7.8-02, ING-10.4-03
+pub(super) async fn an_event_says_where_it_comes_from(fx: Fixture) {
+    let (cursor, leases) = four(&fx).await;
+    fx.finish(&leases[0], RunEnd::Succeeded).await;
+    let advance = fx.advance(cursor).await;
+    move_to(&fx, cursor, 10, advance.version).await;
+    let run = fx.start(&leases[1]).await;
+    fx.ok(Arc::new(make::end(&leases[1], run, RunEnd::Succeeded))).await;
+    let seen = Ts::from_micros(19_999_999);
+    fx.ok(RecordAdvance { cursor, cause: Some((leases[1].task, run)), observed_max: Some(seen) }).await;
+
+    let events = fx.rows(View::Events).await;
+    assert_eq!(
+        (time(&events.at(0, "prev_instant")), time(&events.at(0, "new_instant"))),
+        (Ts::from_secs(10), Ts::from_secs(20))
+    );
+    assert_eq!(events.at(1, "prev_instant"), Cell::Null, "the first event comes from no value");
+    assert_eq!((int(&events.at(0, "task_id")), int(&events.at(0, "run_id"))), (leases[1].task.0, run.0));
+    assert_eq!((events.at(1, "task_id"), events.at(1, "observed_max_value")), (Cell::Null, Cell::Null));
+    assert_eq!(text(&events.at(0, "observed_max_value")).parse::<Ts>().ok(), Some(seen));
+    assert_eq!((int(&events.at(0, "cursor_id")), text(&events.at(0, "direction_code"))), (cursor.0, "FORWARD".into()));
+}
+
+// covers: ING-9.6-02, ING-9.6-03, ING-10.1-04, ING-11.5-03, ING-11.5-04
+pub(super) async fn backfill_and_update_do_not_move_the_harvest(fx: Fixture) {
+    let harvest = fx.plan("harvest", &make::windows(0, 2)).await.cursor;
+    for operation in [Operation::Backfill, Operation::Update] {
+        let cursor = fx.plan_of(operation.as_str(), operation, &make::windows(0, 2)).await.cursor;
+        let leases = fx.claim(9).await;
+        for lease in leases.iter().filter(|lease| lease.operation == operation) {
+            fx.finish(lease, RunEnd::Succeeded).await;
+        }
+        let advance = fx.advance(cursor).await;
+        assert_eq!(advance.target, at(20));
+        assert!(move_to(&fx, cursor, 20, advance.version).await);
+    }
+    assert_eq!(fx.advance(harvest).await, Advance { value: None, target: None, version: 0 });
+    let cursors = fx.rows(View::Cursors).await;
+    assert_eq!(cursors.texts("direction_code"), ["FORWARD", "BACKFILL", "FORWARD"]);
+    assert_eq!(cursors.texts("namespace_scope_code"), ["CUSTOM", "CUSTOM", "EXPR"]);
+    assert_eq!(cursors.of(harvest.0, "normalized_instant"), Cell::Null);
+}

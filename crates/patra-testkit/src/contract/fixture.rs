@@ -1,0 +1,225 @@
+//! A subject with the steps that cases are made of. Each step is one operation, or the shortest way to a state.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use patra_core::port::Commands;
+use patra_core::port::query::{Cell, Filter, Progress, Row, View};
+use patra_core::record::Record;
+use patra_core::state::{Operation, TaskStatus};
+use patra_core::tx::{
+    self, BatchCommitted, Claim, Coverage, Lease, LeaseRef, PlanSaved, ReadCoverage, RecordAdvance, RunEnd, RunStarted,
+    StartRun, Sweep, Swept, TakeTrigger, TriggerTaken, TxError,
+};
+use patra_core::{CursorId, InstanceId, RunId, Ts, Window};
+
+use super::{Subject, make};
+
+/// One case's store.
+#[derive(Clone, Debug)]
+pub struct Fixture {
+    pub subject: Subject,
+}
+
+/// Rows of a view, with cells by column name.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    pub view: View,
+    pub rows: Vec<Row>,
+}
+
+impl Fixture {
+    pub fn new(subject: Subject) -> Fixture {
+        Fixture { subject }
+    }
+
+    /// Runs an operation. A busy store is asked again, as the engine does.
+    pub async fn run<O: tx::Operation + Clone>(&self, operation: O) -> Result<O::Done, TxError> {
+        let commands: &dyn Commands = &*self.subject.store;
+        for _ in 0..500 {
+            match commands.run(operation.clone()).await {
+                Err(TxError::Busy) => tokio::time::sleep(Duration::from_millis(5)).await,
+                answer => return answer,
+            }
+        }
+        Err(TxError::Busy)
+    }
+
+    /// Runs an operation that must be applied.
+    pub async fn ok<O: tx::Operation + Clone>(&self, operation: O) -> O::Done {
+        let name = operation.clone().into().name();
+        match self.run(operation).await {
+            Ok(done) => done,
+            Err(error) => panic!("{name} was refused: {error}"),
+        }
+    }
+
+    pub async fn pass(&self, span: Duration) {
+        self.subject.pass(span).await;
+    }
+
+    pub async fn fire(&self, public_id: &str) -> InstanceId {
+        self.ok(make::fire(public_id, Operation::Harvest)).await.instance
+    }
+
+    pub async fn take(&self) -> Option<TriggerTaken> {
+        self.ok(TakeTrigger { owner: "planner".into(), lease: make::LONG }).await
+    }
+
+    /// Fires a HARVEST and takes it.
+    pub async fn trigger(&self, public_id: &str) -> TriggerTaken {
+        self.fire(public_id).await;
+        self.take().await.expect("the trigger that was fired")
+    }
+
+    pub async fn coverage(&self) -> Coverage {
+        self.ok(ReadCoverage { cursor: make::namespace(Operation::Harvest, "ns") }).await
+    }
+
+    /// One trigger with a complete plan of one slice per window.
+    pub async fn plan(&self, public_id: &str, windows: &[Window]) -> PlanSaved {
+        self.plan_of(public_id, Operation::Harvest, windows).await
+    }
+
+    pub async fn plan_of(&self, public_id: &str, operation: Operation, windows: &[Window]) -> PlanSaved {
+        self.ok(make::fire(public_id, operation)).await;
+        let taken = self.take().await.expect("the trigger that was fired");
+        let epoch = self.ok(ReadCoverage { cursor: make::namespace(operation, "ns") }).await.epoch;
+        self.ok(Arc::new(make::plan(&taken, epoch, windows))).await
+    }
+
+    pub async fn claim_for(&self, limit: u32, lease: Duration) -> Vec<Lease> {
+        self.ok(Claim { owner: "worker".into(), limit, lease }).await.leases
+    }
+
+    pub async fn claim(&self, limit: u32) -> Vec<Lease> {
+        self.claim_for(limit, make::LONG).await
+    }
+
+    /// Claims the one task that is next.
+    pub async fn next(&self) -> Lease {
+        self.claim(1).await.pop().expect("a task in the queue")
+    }
+
+    /// The answer to starting a run, which must be a go.
+    pub async fn start_fully(&self, lease: &Lease) -> (RunId, Option<tx::Resume>) {
+        match self.ok(StartRun { lease: LeaseRef::from(lease) }).await {
+            RunStarted::Go { run, resume, .. } => (run, resume),
+            RunStarted::Cancelled => panic!("task {} was cancelled", lease.task),
+        }
+    }
+
+    pub async fn start(&self, lease: &Lease) -> RunId {
+        self.start_fully(lease).await.0
+    }
+
+    pub async fn commit(&self, lease: &Lease, run: RunId, no: u32, records: Vec<Record>, more: bool) -> BatchCommitted {
+        self.ok(Arc::new(make::page(lease, run, no, records, more))).await
+    }
+
+    pub async fn end(&self, lease: &Lease, run: RunId, end: RunEnd) -> TaskStatus {
+        self.ok(Arc::new(make::end(lease, run, end))).await.task_status
+    }
+
+    /// Starts and ends a run of a claimed task without a page.
+    pub async fn finish(&self, lease: &Lease, end: RunEnd) -> TaskStatus {
+        let run = self.start(lease).await;
+        self.end(lease, run, end).await
+    }
+
+    pub async fn sweep(&self, everyone: bool) -> Swept {
+        self.ok(Sweep { limit: 1_000, max_attempts: 3, everyone }).await
+    }
+
+    pub async fn advance(&self, cursor: CursorId) -> tx::Advance {
+        self.ok(RecordAdvance { cursor, cause: None, observed_max: None }).await
+    }
+
+    pub async fn progress(&self, public_id: &str) -> Progress {
+        self.subject.store.progress(public_id).await.expect("an answer").expect("a trigger of this name")
+    }
+
+    /// The rows of a view, newest first.
+    pub async fn rows(&self, view: View) -> Rows {
+        self.filtered(view, Filter { limit: Filter::MAX_LIMIT, ..Filter::default() }).await
+    }
+
+    pub async fn filtered(&self, view: View, filter: Filter) -> Rows {
+        let rows = self.subject.store.list(view, filter).await.expect("a list");
+        for row in &rows {
+            assert_eq!(row.len(), view.columns().len(), "cells of {}", view.as_str());
+        }
+        Rows { view, rows }
+    }
+
+    /// The cell of the row with this id.
+    pub async fn cell(&self, view: View, id: i64, column: &str) -> Cell {
+        self.rows(view).await.of(id, column)
+    }
+
+    pub async fn task_status(&self, lease: &Lease) -> String {
+        self.rows(View::Tasks).await.text_of(lease.task.0, "status_code")
+    }
+}
+
+impl Rows {
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The cell at a place in the list.
+    pub fn at(&self, row: usize, column: &str) -> Cell {
+        self.rows[row][self.index(column)].clone()
+    }
+
+    pub fn of(&self, id: i64, column: &str) -> Cell {
+        let found = self.rows.iter().position(|row| row[0] == Cell::Int(id));
+        self.at(found.unwrap_or_else(|| panic!("no row {id} in {}", self.view.as_str())), column)
+    }
+
+    pub fn text_of(&self, id: i64, column: &str) -> String {
+        text(&self.of(id, column))
+    }
+
+    /// A column from top to bottom.
+    pub fn column(&self, column: &str) -> Vec<Cell> {
+        (0..self.len()).map(|row| self.at(row, column)).collect()
+    }
+
+    pub fn texts(&self, column: &str) -> Vec<String> {
+        self.column(column).iter().map(text).collect()
+    }
+
+    pub fn ids(&self) -> Vec<i64> {
+        self.column("id").iter().map(int).collect()
+    }
+
+    fn index(&self, column: &str) -> usize {
+        self.view.columns().iter().position(|known| known.name == column).expect("a column of the view")
+    }
+}
+
+pub fn text(cell: &Cell) -> String {
+    match cell {
+        Cell::Text(text) | Cell::Json(text) => text.clone(),
+        other => panic!("expected text, got {other:?}"),
+    }
+}
+
+pub fn int(cell: &Cell) -> i64 {
+    match cell {
+        Cell::Int(value) => *value,
+        other => panic!("expected a number, got {other:?}"),
+    }
+}
+
+pub fn time(cell: &Cell) -> Ts {
+    match cell {
+        Cell::Time(at) => *at,
+        other => panic!("expected a time, got {other:?}"),
+    }
+}

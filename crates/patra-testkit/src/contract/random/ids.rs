@@ -1,0 +1,224 @@
+//! Two stores number their rows each in its own way. Pairs of ids are learned from pairs of answers, and what the model
+//! says is translated into the store's numbers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use patra_core::port::query::{Cell, Progress, Row, View};
+use patra_core::tx::{Done, LeaseRef, Lineage, PlanTarget, RunStarted, Tx};
+use patra_core::{BatchId, CursorId, InstanceId, PlanId, RunId, SliceId, TaskId};
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Kind {
+    Instance,
+    Plan,
+    Slice,
+    Task,
+    Run,
+    Batch,
+    Cursor,
+}
+
+/// The store's id for each of the model's.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ids(BTreeMap<(Kind, i64), i64>);
+
+/// Something that is told of every id in a value and may change it.
+type Visit<'a> = &'a mut dyn FnMut(Kind, &mut i64);
+
+impl Ids {
+    /// Learns from two answers to the same operation; false when they contradict what is known.
+    pub(super) fn pair(&mut self, model: &Done, store: &Done) -> bool {
+        let collect = |done: &Done| {
+            let mut found = Vec::new();
+            visit_done(&mut done.clone(), &mut |kind, id| found.push((kind, *id)));
+            found
+        };
+        self.pair_all(&collect(model), &collect(store))
+    }
+
+    pub(super) fn pair_rows(&mut self, view: View, model: &[Row], store: &[Row]) -> bool {
+        let Some(kind) = kind_of(view, "id") else { return true };
+        let collect = |rows: &[Row]| -> Vec<_> {
+            rows.iter().filter_map(|row| if let Cell::Int(id) = row[0] { Some((kind, id)) } else { None }).collect()
+        };
+        self.pair_all(&collect(model), &collect(store))
+    }
+
+    fn pair_all(&mut self, model: &[(Kind, i64)], store: &[(Kind, i64)]) -> bool {
+        model.len() == store.len()
+            && model.iter().zip(store).all(|((kind, mine), (other, theirs))| {
+                kind == other && *self.0.entry((*kind, *mine)).or_insert(*theirs) == *theirs
+            })
+    }
+
+    fn translate(&self, kind: Kind, id: &mut i64) {
+        // An id that was never seen is one that does not exist, in either numbering.
+        *id = self.0.get(&(kind, *id)).copied().unwrap_or(*id);
+    }
+
+    pub(super) fn in_done(&self, done: &Done) -> Done {
+        let mut done = done.clone();
+        visit_done(&mut done, &mut |kind, id| self.translate(kind, id));
+        done
+    }
+
+    pub(super) fn in_tx(&self, tx: &Tx) -> Tx {
+        let mut tx = tx.clone();
+        visit_tx(&mut tx, &mut |kind, id| self.translate(kind, id));
+        tx
+    }
+
+    pub(super) fn in_progress(&self, mut progress: Progress) -> Progress {
+        self.translate(Kind::Instance, &mut progress.instance.0);
+        progress
+    }
+
+    pub(super) fn in_row(&self, view: View, mut row: Row) -> Row {
+        for (cell, column) in row.iter_mut().zip(view.columns()) {
+            match (cell, kind_of(view, column.name)) {
+                (Cell::Int(id), Some(kind)) => self.translate(kind, id),
+                (Cell::Json(text), None) if column.name == "checkpoint" => self.in_checkpoint(text),
+                _ => {}
+            }
+        }
+        row
+    }
+
+    fn in_checkpoint(&self, text: &mut String) {
+        let Ok(mut value) = serde_json::from_str::<serde_json::Value>(text) else { return };
+        let run = &mut value["resumedFrom"]["runId"];
+        if let Some(mut id) = run.as_i64() {
+            self.translate(Kind::Run, &mut id);
+            *run = id.into();
+            *text = value.to_string();
+        }
+    }
+}
+
+/// Views whose rows are referred to by id.
+pub(super) fn has_own_ids(view: View) -> bool {
+    kind_of(view, "id").is_some()
+}
+
+fn kind_of(view: View, column: &str) -> Option<Kind> {
+    match (view, column) {
+        (View::Jobs, "id") | (_, "schedule_instance_id") => Some(Kind::Instance),
+        (View::Plans, "id") | (_, "plan_id") => Some(Kind::Plan),
+        (View::Slices, "id") | (_, "slice_id") => Some(Kind::Slice),
+        (View::Tasks, "id") | (_, "task_id") => Some(Kind::Task),
+        (View::Runs, "id") | (_, "run_id") => Some(Kind::Run),
+        (View::Batches, "id") => Some(Kind::Batch),
+        (View::Cursors, "id") | (_, "cursor_id") => Some(Kind::Cursor),
+        _ => None,
+    }
+}
+
+fn visit_done(done: &mut Done, visit: Visit<'_>) {
+    match done {
+        Done::Fire(done) => instance(&mut done.instance, visit),
+        Done::TakeTrigger(Some(done)) => {
+            instance(&mut done.instance, visit);
+            if let Some(open) = &mut done.plan {
+                plan(&mut open.plan, visit);
+            }
+        }
+        Done::ReadCoverage(done) => {
+            if let Some(id) = &mut done.cursor {
+                cursor(id, visit);
+            }
+        }
+        Done::SavePlan(done) => {
+            plan(&mut done.plan, visit);
+            cursor(&mut done.cursor, visit);
+        }
+        Done::Claim(done) => {
+            for lease in &mut done.leases {
+                task(&mut lease.task, visit);
+                lineage(&mut lease.lineage, visit);
+                cursor(&mut lease.cursor, visit);
+            }
+        }
+        Done::Renew(done) => done.held.iter_mut().for_each(|lease| task(&mut lease.task, visit)),
+        Done::StartRun(RunStarted::Go { run: id, resume, .. }) => {
+            run(id, visit);
+            if let Some(resume) = resume {
+                run(&mut resume.run, visit);
+            }
+        }
+        Done::CommitBatch(done) => batch(&mut done.batch, visit),
+        Done::Sweep(done) => done.requeued.iter_mut().chain(&mut done.failed).for_each(|id| task(id, visit)),
+        _ => {}
+    }
+}
+
+fn visit_tx(tx: &mut Tx, visit: Visit<'_>) {
+    match tx {
+        Tx::SettleTrigger(op) => instance(&mut op.instance, visit),
+        Tx::SavePlan(op) => {
+            let op = Arc::make_mut(op);
+            instance(&mut op.instance, visit);
+            if let PlanTarget::Existing(id) = &mut op.target {
+                plan(id, visit);
+            }
+        }
+        Tx::Renew(op) => op.leases.iter_mut().for_each(|lease| held(lease, visit)),
+        Tx::StartRun(op) => held(&mut op.lease, visit),
+        Tx::CommitBatch(op) => {
+            let op = Arc::make_mut(op);
+            held(&mut op.lease, visit);
+            lineage(&mut op.lineage, visit);
+            run(&mut op.run, visit);
+        }
+        Tx::EndRun(op) => {
+            let op = Arc::make_mut(op);
+            held(&mut op.lease, visit);
+            lineage(&mut op.lineage, visit);
+            run(&mut op.run, visit);
+        }
+        Tx::RecordAdvance(op) => {
+            cursor(&mut op.cursor, visit);
+            if let Some((cause, by)) = &mut op.cause {
+                task(cause, visit);
+                run(by, visit);
+            }
+        }
+        Tx::AdvanceCursor(op) => cursor(&mut op.cursor, visit),
+        _ => {}
+    }
+}
+
+fn held(lease: &mut LeaseRef, visit: Visit<'_>) {
+    task(&mut lease.task, visit);
+}
+
+fn lineage(lineage: &mut Lineage, visit: Visit<'_>) {
+    instance(&mut lineage.instance, visit);
+    plan(&mut lineage.plan, visit);
+    let SliceId(slice) = &mut lineage.slice;
+    visit(Kind::Slice, slice);
+}
+
+fn instance(id: &mut InstanceId, visit: Visit<'_>) {
+    visit(Kind::Instance, &mut id.0);
+}
+
+fn plan(id: &mut PlanId, visit: Visit<'_>) {
+    visit(Kind::Plan, &mut id.0);
+}
+
+fn task(id: &mut TaskId, visit: Visit<'_>) {
+    visit(Kind::Task, &mut id.0);
+}
+
+fn run(id: &mut RunId, visit: Visit<'_>) {
+    visit(Kind::Run, &mut id.0);
+}
+
+fn batch(id: &mut BatchId, visit: Visit<'_>) {
+    visit(Kind::Batch, &mut id.0);
+}
+
+fn cursor(id: &mut CursorId, visit: Visit<'_>) {
+    visit(Kind::Cursor, &mut id.0);
+}

@@ -1,0 +1,164 @@
+//! Applying manifests, and schedules that fire.
+
+use std::time::Duration;
+
+use patra_core::Ts;
+use patra_core::port::query::{Cell, View};
+use patra_core::state::{Operation, TriggerType};
+use patra_core::tx::{Applied, Fire, FireDue, SettleTrigger, Settlement};
+
+use super::fixture::{int, text, time};
+use super::{Fixture, make};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const STEP: Duration = Duration::from_millis(100);
+
+pub(super) async fn applying_creates_changes_or_leaves_alone(fx: Fixture) {
+    let one = make::provenance("h1", &[("works", None), ("authors", None)]);
+    assert_eq!(fx.ok(one.clone()).await, Applied::Created);
+    let before = fx.rows(View::Provenances).await;
+    assert_eq!(text(&before.at(0, "name")), "Demo h1");
+    assert_eq!(fx.subject.store.manifest(make::PROVENANCE).await, Ok(Some(one.document.clone())));
+
+    fx.pass(Duration::from_millis(5)).await;
+    // An equal digest is an equal document, whatever else is said.
+    let renamed = patra_core::tx::ApplyProvenance { name: "other".into(), endpoints: Vec::new(), ..one };
+    assert_eq!(fx.ok(renamed).await, Applied::Unchanged);
+    assert_eq!(fx.rows(View::Provenances).await.rows, before.rows);
+    assert_eq!(fx.rows(View::Endpoints).await.len(), 2);
+
+    assert_eq!(fx.ok(make::provenance("h2", &[("works", None)])).await, Applied::Changed);
+    let after = fx.rows(View::Provenances).await;
+    assert_eq!((after.len(), text(&after.at(0, "document_hash"))), (1, "h2".to_owned()));
+    assert_eq!(after.at(0, "id"), before.at(0, "id"));
+    assert_eq!(after.at(0, "created_at"), before.at(0, "created_at"));
+    assert!(time(&after.at(0, "updated_at")) > time(&before.at(0, "updated_at")));
+}
+
+pub(super) async fn applying_replaces_the_endpoints(fx: Fixture) {
+    fx.ok(make::provenance("h1", &[("works", None), ("authors", Some(HOUR))])).await;
+    let other = patra_core::tx::ApplyProvenance {
+        provenance_code: "other".into(),
+        ..make::provenance("o1", &[("authors", Some(HOUR))])
+    };
+    fx.ok(other).await;
+    let mut changed = make::provenance("h2", &[("works", None), ("grants", None)]);
+    changed.endpoints[0].role = "DETAIL".into();
+    let works = fx.rows(View::Endpoints).await.ids().into_iter().min();
+    fx.ok(changed).await;
+
+    let rows = fx.rows(View::Endpoints).await;
+    let mut names: Vec<_> = rows.texts("provenance_code").into_iter().zip(rows.texts("endpoint_name")).collect();
+    names.sort();
+    let expected = [("demo", "grants"), ("demo", "works"), ("other", "authors")];
+    assert_eq!(names, expected.map(|(code, name)| (code.to_owned(), name.to_owned())));
+    // The endpoint that stayed is the same row with a new role.
+    assert_eq!(rows.text_of(works.expect("an endpoint"), "role"), "DETAIL");
+    // The removed endpoint's schedule went with it, the other source's stayed.
+    assert_eq!(fx.rows(View::Schedules).await.texts("provenance_code"), ["other"]);
+}
+
+pub(super) async fn a_schedule_keeps_its_due_time_until_its_interval_changes(fx: Fixture) {
+    let due_and_applied = async || {
+        let due = fx.rows(View::Schedules).await.at(0, "next_due_at");
+        let applied = fx.rows(View::Provenances).await.at(0, "updated_at");
+        (time(&due), time(&applied))
+    };
+    fx.ok(make::provenance("h1", &[("works", Some(HOUR))])).await;
+    let (first, applied) = due_and_applied().await;
+    assert_eq!(first, applied + HOUR);
+    assert_eq!(int(&fx.rows(View::Schedules).await.at(0, "every_us")), 3_600_000_000);
+
+    fx.pass(Duration::from_millis(5)).await;
+    fx.ok(make::provenance("h2", &[("works", Some(HOUR)), ("authors", None)])).await;
+    assert_eq!(due_and_applied().await.0, first, "an unchanged interval keeps its due time");
+
+    fx.pass(Duration::from_millis(5)).await;
+    fx.ok(make::provenance("h3", &[("works", Some(2 * HOUR))])).await;
+    let (moved, applied) = due_and_applied().await;
+    assert_eq!(moved, applied + 2 * HOUR, "a changed interval counts from now");
+
+    fx.ok(make::provenance("h4", &[("works", None)])).await;
+    assert!(fx.rows(View::Schedules).await.is_empty());
+}
+
+pub(super) async fn firing_twice_under_one_public_id_is_one_trigger(fx: Fixture) {
+    let fire = Fire {
+        trigger_type: TriggerType::Api,
+        window_from: Some(Ts::from_micros(-1)),
+        window_to: Some(Ts::from_micros(1_700_000_000_123_456)),
+        ..make::fire("job-1", Operation::Backfill)
+    };
+    let first = fx.ok(fire.clone()).await;
+    assert!(!first.existed);
+    let again = fx.ok(Fire { operation: Operation::Harvest, ..fire.clone() }).await;
+    assert_eq!((again.instance, again.existed), (first.instance, true));
+    assert!(!fx.ok(make::fire("job-2", Operation::Harvest)).await.existed);
+
+    let jobs = fx.rows(View::Jobs).await;
+    assert_eq!(jobs.texts("status_code"), ["REQUESTED", "REQUESTED"]);
+    let taken = fx.take().await.expect("a trigger");
+    assert_eq!(
+        (taken.instance, taken.operation, taken.trigger_type),
+        (first.instance, fire.operation, TriggerType::Api)
+    );
+    assert_eq!((taken.window_from, taken.window_to), (fire.window_from, fire.window_to));
+    assert_eq!((taken.public_id, taken.project_key), (fire.public_id, fire.project_key));
+    assert_eq!((taken.provenance_code, taken.endpoint_name), (fire.provenance_code, fire.endpoint_name));
+    assert_eq!(taken.plan, None);
+}
+
+pub(super) async fn a_due_schedule_fires_once_after_a_long_pause_and_keeps_step(fx: Fixture) {
+    fx.ok(make::provenance("h1", &[("works", Some(STEP)), ("slow", Some(HOUR))])).await;
+    let schedules = fx.rows(View::Schedules).await;
+    let works = schedules.texts("endpoint_name").iter().position(|name| name == "works").expect("a schedule");
+    let (id, due) = (int(&schedules.at(works, "id")), time(&schedules.at(works, "next_due_at")));
+
+    fx.pass(Duration::from_millis(1_050)).await;
+    let done = fx.ok(FireDue { limit: 10 }).await;
+    assert_eq!(done.fired, 1);
+    let next = done.next_due.expect("a schedule");
+    assert!(next > done.now && next <= done.now + STEP, "next due {next:?} at {:?}", done.now);
+    assert_eq!((next.micros() - due.micros()) % 100_000, 0, "in step with the first due time");
+
+    let jobs = fx.rows(View::Jobs).await;
+    assert_eq!(jobs.texts("public_id"), [format!("schedule-{id}-{}", due.micros())]);
+    assert_eq!(jobs.texts("trigger_type_code"), ["SCHEDULE"]);
+    assert_eq!(jobs.texts("operation_code"), ["HARVEST"]);
+    let taken = fx.take().await.expect("the scheduled trigger");
+    assert_eq!((&*taken.project_key, &*taken.endpoint_name, taken.window_from), ("default", "works", None));
+}
+
+pub(super) async fn a_schedule_does_not_pile_up_on_a_trigger_that_waits(fx: Fixture) {
+    fx.ok(make::provenance("h1", &[("works", Some(STEP))])).await;
+    fx.pass(STEP + STEP / 2).await;
+    assert_eq!(fx.ok(FireDue { limit: 10 }).await.fired, 1);
+    fx.pass(2 * STEP).await;
+    let done = fx.ok(FireDue { limit: 10 }).await;
+    assert_eq!(done.fired, 0);
+    assert!(done.next_due > Some(done.now), "it moves on all the same");
+
+    let taken = fx.take().await.expect("the waiting trigger");
+    let settlement = Settlement::Nothing { remark: "nothing new".into() };
+    fx.ok(SettleTrigger { instance: taken.instance, fence: taken.fence, settlement }).await;
+    fx.pass(2 * STEP).await;
+    assert_eq!(fx.ok(FireDue { limit: 10 }).await.fired, 1);
+    assert_eq!(fx.rows(View::Jobs).await.len(), 2);
+}
+
+pub(super) async fn due_schedules_fire_oldest_first_up_to_the_limit(fx: Fixture) {
+    let ms = Duration::from_millis;
+    fx.ok(make::provenance("h1", &[("c", Some(ms(90))), ("a", Some(ms(50))), ("b", Some(ms(70)))])).await;
+    assert_eq!(fx.ok(FireDue { limit: 0 }).await.fired, 0);
+    fx.pass(ms(200)).await;
+    let done = fx.ok(FireDue { limit: 2 }).await;
+    assert_eq!(done.fired, 2);
+    assert!(done.next_due <= Some(done.now), "the third is still due");
+    assert_eq!(fx.rows(View::Jobs).await.texts("endpoint_name"), ["b", "a"]);
+    assert_eq!(fx.rows(View::Jobs).await.at(0, "record_remarks"), Cell::Null);
+}
+
+pub(super) async fn without_a_schedule_nothing_is_due(fx: Fixture) {
+    let done = fx.ok(FireDue { limit: 10 }).await;
+    assert_eq!((done.fired, done.next_due), (0, None));
+}

@@ -1,0 +1,137 @@
+//! Taking back the leases of the dead.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use patra_core::port::query::{Cell, View};
+use patra_core::state::TaskStatus;
+use patra_core::tx::{LeaseRef, Renew, RunEnd, Sweep, TxError};
+
+use super::fixture::{int, time};
+use super::{Fixture, make};
+
+// covers: ING-9.1-03, ING-9.4-05
+pub(super) async fn only_expired_leases_are_taken_back(fx: Fixture) {
+    fx.plan("a", &make::windows(0, 3)).await;
+    let dead = fx.claim_for(1, make::SHORT).await.remove(0);
+    let live = fx.claim(2).await;
+    fx.start(&live[0]).await;
+    fx.pass(make::BEYOND).await;
+    let swept = fx.sweep(false).await;
+    assert_eq!((&*swept.requeued, &*swept.failed), (&[dead.task][..], &[][..]));
+    assert_eq!(fx.task_status(&dead).await, "QUEUED");
+    assert_eq!(fx.task_status(&live[0]).await, "EXECUTING");
+    assert_eq!(fx.task_status(&live[1]).await, "DISPATCHED");
+    assert!(fx.sweep(false).await.requeued.is_empty(), "once is enough");
+    let again = fx.next().await;
+    assert_eq!((again.task, again.fence.0, again.attempts), (dead.task, dead.fence.0 + 1, 2));
+}
+
+pub(super) async fn at_the_start_of_the_only_process_everyone_is_dead(fx: Fixture) {
+    fx.plan("a", &make::windows(0, 4)).await;
+    let leases = fx.claim(3).await;
+    fx.start(&leases[0]).await;
+    fx.finish(&leases[1], RunEnd::Succeeded).await;
+    let swept = fx.sweep(true).await;
+    let mut expected = [leases[0].task, leases[2].task];
+    expected.sort();
+    assert_eq!(swept.requeued, expected);
+    assert_eq!(fx.task_status(&leases[1]).await, "SUCCEEDED");
+    assert_eq!(fx.claim(9).await.len(), 3);
+}
+
+pub(super) async fn a_task_that_keeps_dying_fails(fx: Fixture) {
+    fx.plan("a", &make::windows(0, 1)).await;
+    for round in 1..=3 {
+        let lease = fx.next().await;
+        let swept = fx.sweep(true).await;
+        if round < 3 {
+            assert_eq!((swept.requeued.len(), swept.failed.len()), (1, 0));
+            continue;
+        }
+        assert_eq!((&*swept.requeued, &*swept.failed), (&[][..], &[lease.task][..]));
+        let tasks = fx.rows(View::Tasks).await;
+        assert_eq!(tasks.texts("status_code"), ["FAILED"]);
+        assert_ne!(tasks.at(0, "finished_at"), Cell::Null);
+        assert_eq!((tasks.at(0, "lease_owner"), tasks.at(0, "leased_until")), (Cell::Null, Cell::Null));
+    }
+    assert!(fx.claim(9).await.is_empty());
+}
+
+pub(super) async fn the_orphan_run_fails_with_its_reason(fx: Fixture) {
+    fx.plan("a", &make::windows(0, 1)).await;
+    let lease = fx.claim_for(1, make::SHORT).await.remove(0);
+    let run = fx.start(&lease).await;
+    fx.commit(&lease, run, 1, vec![make::record("a", 1)], true).await;
+    fx.pass(make::BEYOND).await;
+    let swept = fx.sweep(false).await;
+    let runs = fx.rows(View::Runs).await;
+    assert_eq!(runs.texts("status_code"), ["FAILED"]);
+    assert!(runs.texts("error")[0].contains("lease_expired"));
+    assert_eq!(time(&runs.at(0, "finished_at")), swept.now);
+    // What it committed stays, and the batch was progress: the attempts begin anew.
+    assert_eq!(fx.rows(View::Items).await.len(), 1);
+    assert_eq!(int(&fx.rows(View::Tasks).await.at(0, "attempt_count")), 0);
+}
+
+pub(super) async fn a_task_that_finished_meanwhile_stays_finished(fx: Fixture) {
+    fx.plan("a", &make::windows(0, 2)).await;
+    let leases = fx.claim_for(2, make::SHORT).await;
+    let run = fx.start(&leases[0]).await;
+    fx.start(&leases[1]).await;
+    fx.pass(make::BEYOND).await;
+    // Late, but nobody has taken the lease back yet.
+    assert_eq!(fx.end(&leases[0], run, RunEnd::Succeeded).await, TaskStatus::Succeeded);
+    assert_eq!(fx.sweep(false).await.requeued, [leases[1].task]);
+    assert_eq!(fx.task_status(&leases[0]).await, "SUCCEEDED");
+}
+
+pub(super) async fn a_renewed_lease_is_left_alone(fx: Fixture) {
+    fx.plan("a", &make::windows(0, 1)).await;
+    let lease = fx.claim_for(1, Duration::from_millis(500)).await.remove(0);
+    let renew = Renew { owner: "worker".into(), leases: vec![LeaseRef::from(&lease)], lease: make::LONG };
+    assert_eq!(fx.ok(renew).await.held.len(), 1);
+    fx.pass(Duration::from_millis(550)).await;
+    assert!(fx.sweep(false).await.requeued.is_empty());
+}
+
+pub(super) async fn many_live_leases_do_not_hide_one_dead_one(fx: Fixture) {
+    let live = if fx.subject.is_real() { 500 } else { 10_000 };
+    fx.plan("a", &make::windows(0, live + 1)).await;
+    assert_eq!(fx.claim(live as u32).await.len() as i64, live);
+    let dead = fx.claim_for(1, make::SHORT).await.remove(0);
+    fx.pass(make::BEYOND).await;
+    let swept = fx.ok(Sweep { limit: 1, max_attempts: 3, everyone: false }).await;
+    assert_eq!(swept.requeued, [dead.task]);
+}
+
+pub(super) async fn a_sweep_stops_at_its_limit_and_goes_on_the_next_time(fx: Fixture) {
+    fx.plan("a", &make::windows(0, 5)).await;
+    fx.claim(5).await;
+    let some = fx.ok(Sweep { limit: 2, max_attempts: 3, everyone: true }).await;
+    assert_eq!(some.requeued.len(), 2);
+    assert_eq!(fx.sweep(true).await.requeued.len(), 3);
+}
+
+// covers: ING-9.2-01
+pub(super) async fn the_dead_cannot_write_any_more(fx: Fixture) {
+    fx.plan("a", &make::windows(0, 1)).await;
+    let old = fx.claim_for(1, make::SHORT).await.remove(0);
+    let old_run = fx.start(&old).await;
+    fx.pass(make::BEYOND).await;
+    fx.sweep(false).await;
+    let page = || Arc::new(make::page(&old, old_run, 1, vec![make::record("zombie", 1)], false));
+    assert_eq!(fx.run(page()).await, Err(TxError::Fenced), "while the task waits");
+    let new = fx.next().await;
+    assert_eq!(fx.run(page()).await, Err(TxError::Fenced), "while another holds it");
+    let run = fx.start(&new).await;
+    assert_ne!(run, old_run);
+    assert_eq!(fx.run(page()).await, Err(TxError::Fenced), "while another runs it");
+    // Its run is closed; whatever the answer to its end is, the task goes on under the new lease.
+    let _ = fx.run(Arc::new(make::end(&old, old_run, RunEnd::Succeeded))).await;
+    assert_eq!(fx.task_status(&new).await, "EXECUTING");
+    assert!(fx.rows(View::Items).await.is_empty());
+    assert_eq!(fx.end(&new, run, RunEnd::Succeeded).await, TaskStatus::Succeeded);
+    assert_eq!(fx.run(page()).await, Err(TxError::Fenced), "after the end");
+    assert!(fx.rows(View::Items).await.is_empty());
+}

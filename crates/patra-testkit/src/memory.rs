@@ -1,0 +1,111 @@
+//! The reference model of the store: plain tables in memory, synchronous, deterministic, without a clock of its own.
+//! What an operation means is written once in `patra_core::tx`; this is that text as the shortest code that obeys it.
+//! It never makes a transition that the state machine does not know: it panics instead.
+
+mod commit;
+mod cursor;
+mod plan;
+mod progress;
+mod queue;
+mod registry;
+pub mod rows;
+mod run;
+mod shared;
+mod trigger;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use patra_core::tx::{Done, Tx, TxError};
+use patra_core::{InstanceId, SliceId, TaskId, Ts};
+
+pub use rows::{
+    Batch, Cursor, Endpoint, Event, Instance, Item, ItemStream, KeyRow, Origin, Plan, Provenance, Quarantined, Run,
+    ScheduleRow, Slice, Task,
+};
+pub use shared::SharedMem;
+
+/// All tables. A row's id is its place in the table plus one, except in `endpoints` and `schedules`, where rows go away.
+///
+/// The tables are open so that invariants can be checked on them; writing to them from outside breaks the indexes.
+#[derive(Clone, Debug, Default)]
+pub struct MemStore {
+    pub provenances: Vec<Provenance>,
+    pub endpoints: Vec<Endpoint>,
+    pub schedules: Vec<ScheduleRow>,
+    pub snapshots: BTreeMap<String, String>,
+    pub instances: Vec<Instance>,
+    pub plans: Vec<Plan>,
+    pub slices: Vec<Slice>,
+    pub tasks: Vec<Task>,
+    pub runs: Vec<Run>,
+    pub batches: Vec<Batch>,
+    pub cursors: Vec<Cursor>,
+    pub events: Vec<Event>,
+    pub streams: Vec<ItemStream>,
+    pub items: Vec<Item>,
+    pub quarantine: Vec<Quarantined>,
+    pub keys: Vec<KeyRow>,
+    index: Index,
+}
+
+/// What a database would keep in indexes.
+#[derive(Clone, Debug, Default)]
+struct Index {
+    endpoint_ids: i64,
+    schedule_ids: i64,
+    instance_by_public_id: BTreeMap<String, InstanceId>,
+    /// REQUESTED triggers.
+    waiting: BTreeSet<InstanceId>,
+    task_by_key: BTreeMap<String, TaskId>,
+    /// QUEUED tasks in the order in which they are claimed.
+    queue: BTreeSet<(i32, Ts, TaskId)>,
+    /// DISPATCHED and EXECUTING tasks by the end of their lease.
+    leased: BTreeSet<(Ts, TaskId)>,
+    /// Per plan: slices by signature.
+    slices: Vec<BTreeMap<String, SliceId>>,
+    /// Per cursor: tasks by the end of their window.
+    tasks_by_cursor: Vec<BTreeSet<(Ts, TaskId)>>,
+    batch_keys: BTreeSet<String>,
+    /// Per stream: place in `items` by key.
+    items: Vec<BTreeMap<String, usize>>,
+}
+
+impl MemStore {
+    /// Runs one transaction at the database's time `now`. An error leaves everything as it was.
+    pub fn apply(&mut self, now: Ts, tx: &Tx) -> Result<Done, TxError> {
+        Ok(match tx {
+            Tx::ApplyProvenance(op) => Done::ApplyProvenance(self.apply_provenance(now, op)?),
+            Tx::Fire(op) => Done::Fire(self.fire(now, op)),
+            Tx::FireDue(op) => Done::FireDue(self.fire_due(now, *op)),
+            Tx::TakeTrigger(op) => Done::TakeTrigger(self.take_trigger(now, op)),
+            Tx::SettleTrigger(op) => Done::SettleTrigger(self.settle_trigger(now, op)?),
+            Tx::ReadCoverage(op) => Done::ReadCoverage(self.read_coverage(now, op)),
+            Tx::SavePlan(op) => Done::SavePlan(self.save_plan(now, op)?),
+            Tx::Claim(op) => Done::Claim(self.claim(now, op)),
+            Tx::Renew(op) => Done::Renew(self.renew(now, op)),
+            Tx::StartRun(op) => Done::StartRun(self.start_run(now, *op)?),
+            Tx::CommitBatch(op) => Done::CommitBatch(self.commit_batch(now, op)?),
+            Tx::EndRun(op) => Done::EndRun(self.end_run(now, op)?),
+            Tx::RecordAdvance(op) => Done::RecordAdvance(self.record_advance(now, *op)?),
+            Tx::AdvanceCursor(op) => Done::AdvanceCursor(self.advance_cursor(now, *op)?),
+            Tx::Sweep(op) => Done::Sweep(self.sweep(now, *op)),
+            Tx::CreateKey(op) => Done::CreateKey(self.create_key(now, op)),
+            Tx::RevokeKey(op) => Done::RevokeKey(self.revoke_key(now, op)),
+        })
+    }
+}
+
+/// The place of a row in its table.
+fn place(id: i64) -> usize {
+    usize::try_from(id - 1).unwrap_or(usize::MAX)
+}
+
+/// The id of the next row of a table.
+fn next_id<T>(table: &[T]) -> i64 {
+    table.len() as i64 + 1
+}
+
+fn refused<T>(what: impl Into<String>) -> Result<T, TxError> {
+    Err(TxError::Refused(what.into()))
+}

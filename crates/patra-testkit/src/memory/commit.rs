@@ -1,0 +1,161 @@
+//! One page: ledger row, records, quarantine.
+
+use patra_core::record::{Record, Stream};
+use patra_core::state::{BatchStatus, RunStatus, TaskStatus};
+use patra_core::tx::{BatchCommitted, BatchStats, CommitBatch, TxError};
+use patra_core::{BatchId, RunId, Ts};
+
+use super::{Batch, Item, ItemStream, MemStore, Quarantined, next_id, place, refused};
+
+impl MemStore {
+    pub(super) fn commit_batch(&mut self, now: Ts, op: &CommitBatch) -> Result<BatchCommitted, TxError> {
+        if self.leased_task(op.lease).is_none_or(|task| task.status != TaskStatus::Executing) {
+            return Err(TxError::Fenced);
+        }
+        let run = self.runs.get(place(op.run.0));
+        let own = run.is_some_and(|run| run.task == op.lease.task && run.attempt_no == op.lease.fence.0);
+        if !own {
+            return refused(format!("run {} is not of this lease", op.run));
+        }
+        if let Some(old) = self.find_batch(op.run, |batch| batch.batch_no == op.batch_no) {
+            return Ok(BatchCommitted { batch: old.id, stats: old.stats, replayed: true });
+        }
+        self.check_page(op)?;
+        assert_eq!(self.runs[place(op.run.0)].status, RunStatus::Running, "a page for run {}", op.run);
+        let stats = self.store_records(now, op);
+        for rejected in &op.rejected {
+            self.quarantine.push(Quarantined {
+                id: next_id(&self.quarantine),
+                task: op.lease.task,
+                run: op.run,
+                batch_no: op.batch_no,
+                provenance_code: op.stream.provenance_code.clone(),
+                endpoint_name: op.stream.endpoint_name.clone(),
+                what: rejected.clone(),
+                created_at: now,
+            });
+        }
+        let batch = self.insert_batch(now, op, stats);
+        self.tasks[place(op.lease.task.0)].attempts = 0;
+        Ok(BatchCommitted { batch, stats, replayed: false })
+    }
+
+    fn find_batch(&self, run: RunId, is: impl Fn(&Batch) -> bool) -> Option<&Batch> {
+        let batches = &self.runs[place(run.0)].batches;
+        batches.iter().map(|batch| &self.batches[place(batch.0)]).find(|batch| is(batch))
+    }
+
+    /// The unique keys and CHECKs that a page can break.
+    fn check_page(&self, op: &CommitBatch) -> Result<(), TxError> {
+        if op.batch_no == 0 {
+            return refused("batch 0");
+        }
+        if op.before_token.is_some() && self.find_batch(op.run, |old| old.before_token == op.before_token).is_some() {
+            return refused("uk_run_before_tok");
+        }
+        if self.index.batch_keys.contains(&op.idempotent_key) {
+            return refused("uk_batch_idem");
+        }
+        let mut places: Vec<_> = op.rejected.iter().map(|rejected| rejected.index).collect();
+        places.sort_unstable();
+        if places.windows(2).any(|pair| pair[0] == pair[1]) {
+            return refused("uk_quarantine_place");
+        }
+        debug_assert!(op.records.windows(2).all(|pair| pair[0].key < pair[1].key), "one record per key, sorted by key");
+        Ok(())
+    }
+
+    fn store_records(&mut self, now: Ts, op: &CommitBatch) -> BatchStats {
+        let stream = self.stream(&op.stream);
+        let mut stats = op.stats;
+        for record in &op.records {
+            match self.index.items[stream].get(&record.key) {
+                None => {
+                    self.insert_item(now, op, stream, record);
+                    stats.inserted += 1;
+                }
+                Some(&at) if record.version > self.items[at].version => {
+                    self.replace_item(now, op, at, record);
+                    stats.updated += 1;
+                }
+                Some(_) => stats.skipped += 1,
+            }
+        }
+        stats
+    }
+
+    fn stream(&mut self, stream: &Stream) -> usize {
+        let known = self.streams.iter().position(|row| {
+            row.project_key == stream.project_key
+                && row.provenance_code == stream.provenance_code
+                && row.dedup_scope == stream.dedup_scope
+        });
+        known.unwrap_or_else(|| {
+            self.streams.push(ItemStream {
+                project_key: stream.project_key.clone(),
+                provenance_code: stream.provenance_code.clone(),
+                dedup_scope: stream.dedup_scope.clone(),
+            });
+            self.index.items.push(std::collections::BTreeMap::new());
+            self.streams.len() - 1
+        })
+    }
+
+    fn insert_item(&mut self, now: Ts, op: &CommitBatch, stream: usize, record: &Record) {
+        self.index.items[stream].insert(record.key.clone(), self.items.len());
+        self.items.push(Item {
+            id: next_id(&self.items),
+            stream,
+            key: record.key.clone(),
+            endpoint_name: op.stream.endpoint_name.clone(),
+            kind: op.stream.kind.clone(),
+            version: record.version,
+            content_hash: record.content_hash,
+            fields: record.fields.clone(),
+            payload: record.payload.clone(),
+            run: op.run,
+            batch_no: op.batch_no,
+            created_at: now,
+            stored_at: now,
+        });
+    }
+
+    fn replace_item(&mut self, now: Ts, op: &CommitBatch, at: usize, record: &Record) {
+        let item = &mut self.items[at];
+        item.endpoint_name.clone_from(&op.stream.endpoint_name);
+        item.kind.clone_from(&op.stream.kind);
+        item.version = record.version;
+        item.content_hash = record.content_hash;
+        item.fields.clone_from(&record.fields);
+        item.payload = record.payload.clone();
+        item.run = op.run;
+        item.batch_no = op.batch_no;
+        item.stored_at = now;
+    }
+
+    fn insert_batch(&mut self, now: Ts, op: &CommitBatch, stats: BatchStats) -> BatchId {
+        let id = BatchId(next_id(&self.batches));
+        self.index.batch_keys.insert(op.idempotent_key.clone());
+        self.runs[place(op.run.0)].batches.push(id);
+        self.batches.push(Batch {
+            id,
+            run: op.run,
+            task: op.lease.task,
+            lineage: op.lineage,
+            expr_hash: op.expr_hash.clone(),
+            idempotent_key: op.idempotent_key.clone(),
+            batch_no: op.batch_no,
+            position: op.position.clone(),
+            next: op.next.clone(),
+            before_token: op.before_token.clone(),
+            page_size: op.page_size,
+            status: BatchStatus::Succeeded,
+            stats,
+            request_digest: op.request_digest.clone(),
+            response_digest: op.response_digest.clone(),
+            error: None,
+            created_at: now,
+        });
+        id
+    }
+}

@@ -1,0 +1,139 @@
+//! Provenances with their endpoints and schedules, and API keys.
+
+use patra_core::Ts;
+use patra_core::state::Operation;
+use patra_core::time::micros;
+use patra_core::tx::{
+    Applied, ApplyProvenance, CreateKey, EndpointRow, KeyCreated, KeyRevoked, RevokeKey, Schedule, TxError,
+};
+
+use super::{Endpoint, KeyRow, MemStore, Provenance, ScheduleRow, next_id, refused};
+
+impl MemStore {
+    pub(super) fn apply_provenance(&mut self, now: Ts, op: &ApplyProvenance) -> Result<Applied, TxError> {
+        let code = op.provenance_code.as_str();
+        let found = self.provenances.iter().position(|row| row.provenance_code == code);
+        if found.is_some_and(|at| self.provenances[at].document_hash == op.document_hash) {
+            return Ok(Applied::Unchanged);
+        }
+        check(op)?;
+        let applied = match found {
+            Some(at) => {
+                let row = &mut self.provenances[at];
+                row.name.clone_from(&op.name);
+                row.document.clone_from(&op.document);
+                row.document_hash.clone_from(&op.document_hash);
+                row.updated_at = now;
+                Applied::Changed
+            }
+            None => {
+                self.provenances.push(Provenance {
+                    id: next_id(&self.provenances),
+                    provenance_code: op.provenance_code.clone(),
+                    name: op.name.clone(),
+                    document: op.document.clone(),
+                    document_hash: op.document_hash.clone(),
+                    created_at: now,
+                    updated_at: now,
+                });
+                Applied::Created
+            }
+        };
+        self.endpoints.retain(|row| row.provenance_code != code || op.has(&row.endpoint_name));
+        self.schedules.retain(|row| row.provenance_code != code || op.schedules(&row.endpoint_name));
+        for endpoint in &op.endpoints {
+            self.put_endpoint(now, code, endpoint);
+            if let Some(schedule) = endpoint.schedule {
+                self.put_schedule(now, code, &endpoint.endpoint_name, schedule);
+            }
+        }
+        Ok(applied)
+    }
+
+    fn put_endpoint(&mut self, now: Ts, code: &str, endpoint: &EndpointRow) {
+        let same = |row: &&mut Endpoint| row.provenance_code == code && row.endpoint_name == endpoint.endpoint_name;
+        if let Some(row) = self.endpoints.iter_mut().find(same) {
+            row.role.clone_from(&endpoint.role);
+            return;
+        }
+        self.index.endpoint_ids += 1;
+        self.endpoints.push(Endpoint {
+            id: self.index.endpoint_ids,
+            provenance_code: code.to_owned(),
+            endpoint_name: endpoint.endpoint_name.clone(),
+            role: endpoint.role.clone(),
+            created_at: now,
+        });
+    }
+
+    fn put_schedule(&mut self, now: Ts, code: &str, endpoint: &str, Schedule { every }: Schedule) {
+        let same = |row: &&mut ScheduleRow| row.provenance_code == code && row.endpoint_name == endpoint;
+        if let Some(row) = self.schedules.iter_mut().find(same) {
+            if micros(row.every) != micros(every) {
+                row.every = every;
+                row.next_due_at = now + every;
+            }
+            return;
+        }
+        self.index.schedule_ids += 1;
+        self.schedules.push(ScheduleRow {
+            id: self.index.schedule_ids,
+            provenance_code: code.to_owned(),
+            endpoint_name: endpoint.to_owned(),
+            operation: Operation::Harvest,
+            every,
+            next_due_at: now + every,
+        });
+    }
+
+    pub(super) fn create_key(&mut self, now: Ts, op: &CreateKey) -> KeyCreated {
+        let taken = self.keys.iter().any(|key| key.prefix == op.prefix);
+        if taken || (op.only_first && !self.keys.is_empty()) {
+            return KeyCreated { created: false };
+        }
+        self.keys.push(KeyRow {
+            id: next_id(&self.keys),
+            prefix: op.prefix.clone(),
+            hash: op.hash.clone(),
+            name: op.name.clone(),
+            scope: op.scope,
+            created_at: now,
+            revoked_at: None,
+        });
+        KeyCreated { created: true }
+    }
+
+    pub(super) fn revoke_key(&mut self, now: Ts, op: &RevokeKey) -> KeyRevoked {
+        let live = self.keys.iter_mut().find(|key| key.prefix == op.prefix && key.revoked_at.is_none());
+        let revoked = live.map(|key| key.revoked_at = Some(now)).is_some();
+        KeyRevoked { revoked }
+    }
+}
+
+trait Manifest {
+    fn has(&self, endpoint: &str) -> bool;
+    fn schedules(&self, endpoint: &str) -> bool;
+}
+
+impl Manifest for ApplyProvenance {
+    fn has(&self, endpoint: &str) -> bool {
+        self.endpoints.iter().any(|row| row.endpoint_name == endpoint)
+    }
+
+    fn schedules(&self, endpoint: &str) -> bool {
+        self.endpoints.iter().any(|row| row.endpoint_name == endpoint && row.schedule.is_some())
+    }
+}
+
+/// The CHECKs of the two tables.
+fn check(op: &ApplyProvenance) -> Result<(), TxError> {
+    for endpoint in &op.endpoints {
+        if !["SEARCH", "DETAIL", "METRICS"].contains(&endpoint.role.as_str()) {
+            return refused(format!("no role: {}", endpoint.role));
+        }
+        if endpoint.schedule.is_some_and(|schedule| micros(schedule.every) <= 0) {
+            return refused("a schedule without an interval");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! The model behind the store ports, so that whatever runs on a database runs on it too.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use patra_core::port::query::{Filter, Key, Progress, Queries, Row, View};
+use patra_core::port::{Boxed, Clock, Commands};
+use patra_core::tx::{Done, Tx, TxError};
+
+use super::MemStore;
+
+/// One [`MemStore`] and the clock that plays the database's.
+#[derive(Clone, Debug)]
+pub struct SharedMem {
+    store: Arc<Mutex<MemStore>>,
+    clock: Arc<dyn Clock>,
+}
+
+impl SharedMem {
+    pub fn new(clock: Arc<dyn Clock>) -> SharedMem {
+        SharedMem { store: Arc::default(), clock }
+    }
+
+    /// The tables, for a look at them. Nothing runs on the store meanwhile.
+    pub fn lock(&self) -> MutexGuard<'_, MemStore> {
+        // A panic inside an operation is a failed assertion of the model; the test that caused it has failed by then.
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Commands for SharedMem {
+    fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>> {
+        Box::pin(async move { self.lock().apply(self.clock.now(), &tx) })
+    }
+}
+
+impl Queries for SharedMem {
+    fn manifest(&self, provenance_code: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
+        let store = self.lock();
+        let found = store.provenances.iter().find(|row| row.provenance_code == provenance_code);
+        ready(found.map(|row| row.document.clone()))
+    }
+
+    fn snapshot(&self, hash: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
+        ready(self.lock().snapshots.get(hash).cloned())
+    }
+
+    fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {
+        ready(self.lock().progress(public_id))
+    }
+
+    fn key(&self, prefix: &str) -> Boxed<'_, Result<Option<Key>, TxError>> {
+        let store = self.lock();
+        let found = store.keys.iter().find(|key| key.prefix == prefix);
+        ready(found.map(|key| Key {
+            prefix: key.prefix.clone(),
+            hash: key.hash.clone(),
+            scope: key.scope,
+            revoked: key.revoked_at.is_some(),
+        }))
+    }
+
+    fn list(&self, view: View, filter: Filter) -> Boxed<'_, Result<Vec<Row>, TxError>> {
+        let rows = self.lock().list(view, &filter);
+        Box::pin(std::future::ready(rows))
+    }
+
+    fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {
+        ready(1)
+    }
+}
+
+fn ready<T: Send + 'static>(value: T) -> Boxed<'static, Result<T, TxError>> {
+    Box::pin(std::future::ready(Ok(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ManualClock;
+    use crate::contract::{self, Subject, Time};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_model_keeps_the_store_contract() {
+        contract::run_all(async || subject()).await;
+    }
+
+    // The model against itself: proves the generator and the comparison, not the model.
+    #[tokio::test]
+    async fn the_differential_test_finds_no_difference_where_there_is_none() {
+        contract::differential(async || subject(), 0..50).await;
+    }
+
+    fn subject() -> Subject {
+        let clock = Arc::new(ManualClock::default());
+        Subject { store: Arc::new(SharedMem::new(clock.clone())), time: Time::Manual(clock) }
+    }
+}

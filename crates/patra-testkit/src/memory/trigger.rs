@@ -1,0 +1,146 @@
+//! Triggers: fired by hand or by schedule, taken by a planner, settled without a plan.
+
+use std::sync::Arc;
+
+use patra_core::state::{PlanStatus, TriggerStatus, TriggerType};
+use patra_core::tx::{
+    Fire, FireDue, Fired, FiredDue, OpenPlan, SettleTrigger, Settlement, TakeTrigger, TriggerSettled, TriggerTaken,
+    TxError,
+};
+use patra_core::{Fence, InstanceId, Ts};
+use serde_json::json;
+
+use super::{Instance, MemStore, Origin, next_id, place};
+
+impl MemStore {
+    pub(super) fn fire(&mut self, now: Ts, op: &Fire) -> Fired {
+        self.insert_trigger(now, op, None)
+    }
+
+    fn insert_trigger(&mut self, now: Ts, op: &Fire, schedule: Option<i64>) -> Fired {
+        if let Some(instance) = self.index.instance_by_public_id.get(&op.public_id) {
+            return Fired { instance: *instance, existed: true };
+        }
+        let instance = InstanceId(next_id(&self.instances));
+        self.instances.push(Instance {
+            id: instance,
+            public_id: op.public_id.clone(),
+            schedule,
+            trigger_type: op.trigger_type,
+            origin: Arc::new(Origin {
+                project_key: op.project_key.clone(),
+                provenance_code: op.provenance_code.clone(),
+                endpoint_name: op.endpoint_name.clone(),
+                operation: op.operation,
+            }),
+            window_from: op.window_from,
+            window_to: op.window_to,
+            status: TriggerStatus::Requested,
+            not_before: now,
+            lease: None,
+            fence: Fence(0),
+            remarks: None,
+            plans: Vec::new(),
+            created_at: now,
+        });
+        self.index.instance_by_public_id.insert(op.public_id.clone(), instance);
+        self.index.waiting.insert(instance);
+        Fired { instance, existed: false }
+    }
+
+    pub(super) fn fire_due(&mut self, now: Ts, op: FireDue) -> FiredDue {
+        let mut due: Vec<_> = self
+            .schedules
+            .iter()
+            .enumerate()
+            .filter(|(_, row)| row.next_due_at <= now)
+            .map(|(at, row)| (row.next_due_at, row.id, at))
+            .collect();
+        due.sort_unstable();
+        due.truncate(op.limit as usize);
+        let mut fired = 0;
+        for (due_at, id, at) in due {
+            let row = &mut self.schedules[at];
+            row.next_due_at = FireDue::next_due(due_at, row.every, now);
+            let trigger = Fire {
+                public_id: format!("schedule-{id}-{}", due_at.micros()),
+                trigger_type: TriggerType::Schedule,
+                project_key: "default".into(),
+                provenance_code: row.provenance_code.clone(),
+                endpoint_name: row.endpoint_name.clone(),
+                operation: row.operation,
+                window_from: None,
+                window_to: None,
+            };
+            let waits = self.index.waiting.iter().any(|waiting| self.instances[place(waiting.0)].schedule == Some(id));
+            if !waits && !self.insert_trigger(now, &trigger, Some(id)).existed {
+                fired += 1;
+            }
+        }
+        FiredDue { fired, next_due: self.schedules.iter().map(|row| row.next_due_at).min(), now }
+    }
+
+    pub(super) fn take_trigger(&mut self, now: Ts, op: &TakeTrigger) -> Option<TriggerTaken> {
+        let free = |id: &&InstanceId| {
+            let row = &self.instances[place(id.0)];
+            row.not_before <= now && row.lease.as_ref().is_none_or(|(_, until)| *until <= now)
+        };
+        let id = *self.index.waiting.iter().find(free)?;
+        let row = &mut self.instances[place(id.0)];
+        row.lease = Some((op.owner.clone(), now + op.lease));
+        row.fence.0 += 1;
+        let partial = |plan: &&patra_core::PlanId| self.plans[place(plan.0)].status == PlanStatus::Partial;
+        let plan = row.plans.iter().rev().find(partial).map(|plan| &self.plans[place(plan.0)]);
+        Some(TriggerTaken {
+            instance: id,
+            fence: row.fence,
+            public_id: row.public_id.clone(),
+            trigger_type: row.trigger_type,
+            project_key: row.origin.project_key.clone(),
+            provenance_code: row.origin.provenance_code.clone(),
+            endpoint_name: row.origin.endpoint_name.clone(),
+            operation: row.origin.operation,
+            window_from: row.window_from,
+            window_to: row.window_to,
+            plan: plan.map(|plan| OpenPlan {
+                plan: plan.id,
+                snapshot_hash: plan.snapshot_hash.clone(),
+                window: plan.window,
+            }),
+            now,
+        })
+    }
+
+    /// The trigger when it waits and is leased under this fence.
+    pub(super) fn leased_trigger(&mut self, id: InstanceId, fence: Fence) -> Result<&mut Instance, TxError> {
+        self.instances
+            .get_mut(place(id.0))
+            .filter(|row| row.status == TriggerStatus::Requested && row.fence == fence && row.lease.is_some())
+            .ok_or(TxError::Fenced)
+    }
+
+    pub(super) fn settle_trigger(&mut self, now: Ts, op: &SettleTrigger) -> Result<TriggerSettled, TxError> {
+        let row = self.leased_trigger(op.instance, op.fence)?;
+        row.lease = None;
+        match &op.settlement {
+            Settlement::Nothing { remark } => {
+                row.remarks = Some(json!({ "remark": remark }).to_string());
+                self.close_trigger(op.instance, TriggerStatus::Planned);
+            }
+            Settlement::Refused { error } => {
+                row.remarks = Some(json!({ "error": error }).to_string());
+                self.close_trigger(op.instance, TriggerStatus::Failed);
+            }
+            Settlement::Later { delay } => row.not_before = now + *delay,
+        }
+        Ok(TriggerSettled)
+    }
+
+    pub(super) fn close_trigger(&mut self, id: InstanceId, status: TriggerStatus) {
+        let row = &mut self.instances[place(id.0)];
+        assert!(row.status.may_become(status), "trigger {id} must not go from {} to {status}", row.status);
+        row.status = status;
+        row.lease = None;
+        self.index.waiting.remove(&id);
+    }
+}

@@ -1,0 +1,293 @@
+//! The tables as lists: the same cells that the SQL stores answer.
+
+use patra_core::Ts;
+use patra_core::port::query::{Cell, Filter, Row, View};
+use patra_core::tx::TxError;
+use serde_json::json;
+
+use super::{Batch, Cursor, Event, Instance, Item, MemStore, Plan, Quarantined, Run, Slice, Task, place};
+
+impl MemStore {
+    /// Rows of one view, newest first.
+    pub fn list(&self, view: View, filter: &Filter) -> Result<Vec<Row>, TxError> {
+        let conditions = view.conditions(filter)?;
+        let column = |name| view.columns().iter().position(|column| column.name == name);
+        let conditions: Vec<_> =
+            conditions.into_iter().filter_map(|(name, cell)| Some((column(name)?, cell))).collect();
+        let mut rows = self.rows(view);
+        rows.retain(|row| {
+            let older = filter.before_id.is_none_or(|before| matches!(row[0], Cell::Int(id) if id < before));
+            older && conditions.iter().all(|(at, cell)| row[*at] == *cell)
+        });
+        rows.reverse();
+        rows.truncate(filter.effective_limit() as usize);
+        Ok(rows)
+    }
+
+    /// All rows, by id.
+    fn rows(&self, view: View) -> Vec<Row> {
+        match view {
+            View::Provenances => self.provenances.iter().map(provenance).collect(),
+            View::Endpoints => self.endpoints.iter().map(endpoint).collect(),
+            View::Schedules => self.schedules.iter().map(schedule).collect(),
+            View::Jobs => self.instances.iter().map(job).collect(),
+            View::Plans => self.plans.iter().map(plan).collect(),
+            View::Slices => self.slices.iter().map(slice).collect(),
+            View::Tasks => self.tasks.iter().map(task).collect(),
+            View::Runs => self.runs.iter().map(|row| run(row, &self.tasks[place(row.task.0)])).collect(),
+            View::Batches => self.batches.iter().map(|row| batch(row, &self.tasks[place(row.task.0)])).collect(),
+            View::Cursors => self.cursors.iter().map(cursor).collect(),
+            View::Events => self.events.iter().map(|row| event(row, &self.cursors[place(row.cursor.0)])).collect(),
+            View::Items => self.items.iter().map(|row| item(row, &self.streams[row.stream])).collect(),
+            View::Quarantine => self.quarantine.iter().map(quarantined).collect(),
+            View::Keys => self.keys.iter().map(key).collect(),
+        }
+    }
+}
+
+fn text(value: impl Into<String>) -> Cell {
+    Cell::Text(value.into())
+}
+
+fn or_null<T>(value: Option<T>, cell: impl Fn(T) -> Cell) -> Cell {
+    value.map_or(Cell::Null, cell)
+}
+
+/// As the SQL stores write it: the core's own JSON.
+fn json_of(value: &impl serde::Serialize) -> Cell {
+    Cell::Json(serde_json::to_string(value).unwrap_or_default())
+}
+
+fn provenance(row: &super::Provenance) -> Row {
+    vec![
+        Cell::Int(row.id),
+        text(&row.provenance_code),
+        text(&row.name),
+        text(&row.document_hash),
+        Cell::Time(row.created_at),
+        Cell::Time(row.updated_at),
+    ]
+}
+
+fn endpoint(row: &super::Endpoint) -> Row {
+    vec![
+        Cell::Int(row.id),
+        text(&row.provenance_code),
+        text(&row.endpoint_name),
+        text(&row.role),
+        Cell::Time(row.created_at),
+    ]
+}
+
+fn schedule(row: &super::ScheduleRow) -> Row {
+    vec![
+        Cell::Int(row.id),
+        text(&row.provenance_code),
+        text(&row.endpoint_name),
+        text(row.operation.as_str()),
+        Cell::Int(patra_core::time::micros(row.every)),
+        Cell::Time(row.next_due_at),
+    ]
+}
+
+fn job(row: &Instance) -> Row {
+    vec![
+        Cell::Int(row.id.0),
+        text(&row.public_id),
+        text(&row.origin.provenance_code),
+        text(&row.origin.endpoint_name),
+        text(row.origin.operation.as_str()),
+        text(row.trigger_type.as_str()),
+        text(row.status.as_str()),
+        or_null(row.remarks.clone(), Cell::Json),
+        Cell::Time(row.created_at),
+    ]
+}
+
+fn plan(row: &Plan) -> Row {
+    vec![
+        Cell::Int(row.id.0),
+        Cell::Int(row.instance.0),
+        text(&row.origin.provenance_code),
+        text(&row.origin.endpoint_name),
+        text(row.origin.operation.as_str()),
+        Cell::Time(row.window.from),
+        Cell::Time(row.window.to),
+        text(row.status.as_str()),
+        text(&row.snapshot_hash),
+        Cell::Json(row.remarks.clone()),
+        Cell::Time(row.created_at),
+    ]
+}
+
+fn slice(row: &Slice) -> Row {
+    vec![
+        Cell::Int(row.id.0),
+        Cell::Int(row.plan.0),
+        text(&row.origin.provenance_code),
+        text(&row.origin.endpoint_name),
+        Cell::Time(row.what.window.from),
+        Cell::Time(row.what.window.to),
+        text(row.status.as_str()),
+        text(&row.what.signature),
+        Cell::Json(row.what.spec.clone()),
+        Cell::Time(row.created_at),
+    ]
+}
+
+fn task(row: &Task) -> Row {
+    vec![
+        Cell::Int(row.id.0),
+        Cell::Int(row.lineage.plan.0),
+        Cell::Int(row.lineage.slice.0),
+        text(&row.origin.provenance_code),
+        text(&row.origin.endpoint_name),
+        text(row.origin.operation.as_str()),
+        Cell::Time(row.what.window.from),
+        Cell::Time(row.what.window.to),
+        text(row.status.as_str()),
+        Cell::Int(i64::from(row.priority)),
+        Cell::Time(row.scheduled_at),
+        or_null(row.lease.as_ref(), |(owner, _)| text(owner)),
+        or_null(row.lease.as_ref(), |(_, until)| Cell::Time(*until)),
+        Cell::Int(row.fence.0),
+        Cell::Int(i64::from(row.attempts)),
+        or_null(row.error.as_ref(), json_of),
+        or_null(row.started_at, Cell::Time),
+        or_null(row.finished_at, Cell::Time),
+    ]
+}
+
+fn run(row: &Run, task: &Task) -> Row {
+    let checkpoint = |(run, batch_no): (patra_core::RunId, u32)| {
+        Cell::Json(json!({ "resumedFrom": { "runId": run.0, "batchNo": batch_no } }).to_string())
+    };
+    vec![
+        Cell::Int(row.id.0),
+        Cell::Int(row.task.0),
+        Cell::Int(task.lineage.plan.0),
+        text(&task.origin.provenance_code),
+        text(&task.origin.endpoint_name),
+        text(task.origin.operation.as_str()),
+        Cell::Int(row.attempt_no),
+        text(row.status.as_str()),
+        or_null(row.resumed_from, checkpoint),
+        or_null(row.stats.as_ref(), json_of),
+        or_null(row.error.as_ref(), json_of),
+        Cell::Time(row.created_at),
+        or_null(row.finished_at, Cell::Time),
+    ]
+}
+
+fn batch(row: &Batch, task: &Task) -> Row {
+    let page_no = row.position.number().and_then(|number| i64::try_from(number).ok());
+    vec![
+        Cell::Int(row.id.0),
+        Cell::Int(row.run.0),
+        Cell::Int(row.task.0),
+        Cell::Int(row.lineage.plan.0),
+        text(&task.origin.provenance_code),
+        text(&task.origin.endpoint_name),
+        Cell::Int(i64::from(row.batch_no)),
+        or_null(page_no, Cell::Int),
+        Cell::Int(i64::from(row.page_size)),
+        or_null(row.before_token.clone(), Cell::Text),
+        or_null(row.next.as_ref().and_then(patra_core::paging::Position::token_key), Cell::Text),
+        text(row.status.as_str()),
+        Cell::Int(i64::from(row.next.is_some())),
+        Cell::Int(i64::from(row.stats.latency_ms)),
+        json_of(&row.stats),
+        Cell::Json(row.request_digest.clone()),
+        Cell::Json(row.response_digest.clone()),
+        or_null(row.error.as_ref(), json_of),
+        Cell::Time(row.created_at),
+    ]
+}
+
+fn direction(cursor: &Cursor) -> Cell {
+    text(if cursor.name.operation == patra_core::state::Operation::Backfill { "BACKFILL" } else { "FORWARD" })
+}
+
+fn instant_text(at: Option<Ts>) -> Cell {
+    or_null(at, |at| Cell::Text(at.to_string()))
+}
+
+fn cursor(row: &Cursor) -> Row {
+    vec![
+        Cell::Int(row.id.0),
+        text(&row.name.provenance_code),
+        text(&row.name.endpoint_name),
+        text(row.name.operation.as_str()),
+        text(&row.name.cursor_key),
+        text(row.name.scope.as_str()),
+        text(&row.name.namespace_key),
+        direction(row),
+        instant_text(row.value),
+        or_null(row.value, Cell::Time),
+        Cell::Int(row.version),
+        Cell::Time(row.updated_at),
+    ]
+}
+
+fn event(row: &Event, cursor: &Cursor) -> Row {
+    vec![
+        Cell::Int(row.id),
+        Cell::Int(row.cursor.0),
+        text(&cursor.name.provenance_code),
+        text(&cursor.name.endpoint_name),
+        text(cursor.name.operation.as_str()),
+        direction(cursor),
+        or_null(row.previous, Cell::Time),
+        Cell::Time(row.value),
+        instant_text(row.observed_max),
+        or_null(row.cause, |(task, _)| Cell::Int(task.0)),
+        or_null(row.cause, |(_, run)| Cell::Int(run.0)),
+        Cell::Null,
+        Cell::Time(row.created_at),
+    ]
+}
+
+fn item(row: &Item, stream: &super::ItemStream) -> Row {
+    vec![
+        Cell::Int(row.id),
+        text(&stream.project_key),
+        text(&stream.provenance_code),
+        text(&row.endpoint_name),
+        text(&row.kind),
+        text(&row.key),
+        Cell::Time(row.version.updated_at),
+        Cell::Json(row.fields.clone()),
+        Cell::Json(String::from_utf8_lossy(&row.payload).into_owned()),
+        Cell::Int(row.run.0),
+        Cell::Time(row.stored_at),
+    ]
+}
+
+fn quarantined(row: &Quarantined) -> Row {
+    vec![
+        Cell::Int(row.id),
+        text(&row.provenance_code),
+        text(&row.endpoint_name),
+        Cell::Int(row.task.0),
+        Cell::Int(row.run.0),
+        Cell::Int(i64::from(row.batch_no)),
+        Cell::Int(i64::from(row.what.index)),
+        or_null(row.what.key.clone(), Cell::Text),
+        text(row.what.code.as_str()),
+        text(&row.what.reason),
+        text(&row.what.sample),
+        text("OPEN"),
+        Cell::Time(row.created_at),
+    ]
+}
+
+fn key(row: &super::KeyRow) -> Row {
+    vec![
+        Cell::Int(row.id),
+        text(&row.prefix),
+        text(&row.name),
+        text(row.scope.as_str()),
+        Cell::Time(row.created_at),
+        or_null(row.revoked_at, Cell::Time),
+    ]
+}

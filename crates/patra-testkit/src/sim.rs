@@ -1,0 +1,80 @@
+//! The seeded simulator: the real protocols of several processes over one in-memory store, with a clock, a network and
+//! a far side that misbehave as the seed decides. After every transaction the invariants of the design are checked on
+//! the tables; in the end the faults stop and everything must come to rest with nothing missing.
+//!
+//! One seed is one schedule, bit for bit. A failure names its seed and the command that replays it.
+
+mod check;
+mod drive;
+mod event;
+mod far;
+mod mutant;
+mod process;
+mod profile;
+mod scene;
+mod store;
+mod world;
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+pub use mutant::Mutant;
+use world::World;
+
+/// A schedule that held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Schedule {
+    pub steps: u64,
+    /// Of everything that happened, in order.
+    pub hash: u64,
+}
+
+/// A schedule that broke a rule.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    pub seed: u64,
+    pub step: u64,
+    pub rule: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "seed {}, step {}: {}\nreplay: cargo run --release -p patra-testkit --bin patra-sim -- --seed {} --trace",
+            self.seed, self.step, self.rule, self.seed
+        )
+    }
+}
+
+impl std::error::Error for Violation {}
+
+/// Lives one seed through, with or without a bug on purpose.
+pub fn simulate(seed: u64, mutant: Option<Mutant>, trace: bool) -> Result<Schedule, Violation> {
+    let mut world = World::new(seed, mutant, trace);
+    // The store panics rather than make an illegal transition; that is a finding like any other.
+    let lived = catch_unwind(AssertUnwindSafe(|| world.live()));
+    let rule = match lived {
+        Ok(Ok(())) => return Ok(Schedule { steps: world.steps, hash: world.hash }),
+        Ok(Err(rule)) => rule,
+        Err(panic) => match panic.downcast::<String>() {
+            Ok(text) => format!("panic: {text}"),
+            Err(panic) => format!("panic: {}", panic.downcast_ref::<&str>().unwrap_or(&"?")),
+        },
+    };
+    Err(Violation { seed, step: world.steps, rule })
+}
+
+/// The first seed below `limit` that notices the bug.
+pub fn hunt(mutant: Mutant, limit: u64) -> Option<Violation> {
+    (0..limit).find_map(|seed| simulate(seed, Some(mutant), false).err())
+}
+
+/// Seeds that are always run: `seeds.txt`.
+pub fn regression_seeds() -> impl Iterator<Item = u64> {
+    include_str!("sim/seeds.txt").lines().filter_map(|line| line.split_whitespace().next()?.parse().ok())
+}
+
+#[cfg(test)]
+#[path = "sim/tests.rs"]
+mod tests;

@@ -1,0 +1,388 @@
+//! What must always hold, checked after every transaction against the tables themselves. It keeps a copy of the little
+//! that it needs of the state before, so a check costs about as much as what changed.
+
+use patra_core::cursor::completed_prefix;
+use patra_core::record::Version;
+use patra_core::state::{BatchStatus, RunStatus, TaskStatus, TriggerStatus};
+use patra_core::tx::{CommitBatch, Done, LeaseRef, Tx, TxError};
+use patra_core::{Fence, RunId, Ts, Window};
+
+use super::far::{Far, number};
+use crate::memory::{Batch, MemStore, Task};
+
+/// A rule that was broken.
+pub(super) type Broken = String;
+
+#[derive(Debug, Default)]
+pub(super) struct Checker {
+    tasks: Vec<Seen>,
+    triggers: Vec<(TriggerStatus, Fence)>,
+    batches: usize,
+    /// Sum of `inserted` over the SUCCEEDED rows of the ledger.
+    inserted: usize,
+    events: Vec<Ts>,
+    /// Per cursor: value, newest event.
+    cursors: Vec<(Option<Ts>, Option<Ts>)>,
+    versions: Vec<Version>,
+    /// Place in `items` by the number of the record.
+    item_of: Vec<Option<usize>>,
+    quarantined: Vec<(usize, Ts)>,
+    max_attempts: u32,
+}
+
+/// What a task looked like.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    status: TaskStatus,
+    fence: Fence,
+    until: Option<Ts>,
+    attempts: u32,
+    /// The last SUCCEEDED batch, as a place in the ledger.
+    last_batch: Option<usize>,
+    last_attempt: i64,
+}
+
+/// What is compared of a caller before and after.
+struct Caller {
+    lease: Option<LeaseRef>,
+    stale: bool,
+}
+
+impl Checker {
+    pub(super) fn new(max_attempts: u32) -> Checker {
+        Checker { max_attempts, ..Checker::default() }
+    }
+
+    pub(super) fn after(
+        &mut self,
+        mem: &MemStore,
+        now: Ts,
+        tx: &Tx,
+        result: &Result<Done, TxError>,
+        far: &Far,
+    ) -> Result<(), Broken> {
+        let caller = self.caller(tx);
+        if caller.stale && result.is_ok() && !matches!(tx, Tx::EndRun(_)) {
+            return Err(format!("fenced: {} with a stale fence was accepted", tx.name()));
+        }
+        self.check_tasks(mem, now, tx, &caller)?;
+        self.check_ledger(mem, &caller)?;
+        self.check_items(mem, tx, result)?;
+        self.check_triggers(mem)?;
+        self.check_events(mem)?;
+        self.check_cursors(mem, now, far)
+    }
+
+    /// The fence that the transaction carries, and whether it is the task's.
+    fn caller(&self, tx: &Tx) -> Caller {
+        let lease = match tx {
+            Tx::StartRun(op) => op.lease,
+            Tx::CommitBatch(op) => op.lease,
+            Tx::EndRun(op) => op.lease,
+            _ => return Caller { lease: None, stale: false },
+        };
+        let seen = self.tasks.get(lease.task.0 as usize - 1);
+        let stale = seen.is_none_or(|seen| seen.fence != lease.fence || seen.until.is_none());
+        Caller { lease: Some(lease), stale }
+    }
+
+    fn check_tasks(&mut self, mem: &MemStore, now: Ts, tx: &Tx, caller: &Caller) -> Result<(), Broken> {
+        for (at, task) in mem.tasks.iter().enumerate() {
+            let until = task.lease.as_ref().map(|(_, until)| *until);
+            let Some(seen) = self.tasks.get(at).copied() else {
+                self.check_new_task(mem, task)?;
+                self.tasks.push(Seen {
+                    status: task.status,
+                    fence: task.fence,
+                    until,
+                    attempts: task.attempts,
+                    last_batch: None,
+                    last_attempt: 0,
+                });
+                continue;
+            };
+            let same = seen.status == task.status
+                && seen.fence == task.fence
+                && seen.until == until
+                && seen.attempts == task.attempts;
+            if same {
+                continue;
+            }
+            self.check_change(mem, now, tx, caller, seen, task)?;
+            let row = &mut self.tasks[at];
+            (row.status, row.fence, row.until, row.attempts) = (task.status, task.fence, until, task.attempts);
+        }
+        Ok(())
+    }
+
+    /// Two tasks never cover the same part of a namespace, unless one of them has failed.
+    fn check_new_task(&self, mem: &MemStore, task: &Task) -> Result<(), Broken> {
+        let began = mem.cursors[task.cursor.0 as usize - 1].began;
+        let part = |window: Window| Window::new(window.from.max(began), window.to);
+        let Some(own) = part(task.what.window) else { return Ok(()) };
+        let covers = |other: &&Task| {
+            let dead = matches!(other.status, TaskStatus::Failed | TaskStatus::Partial | TaskStatus::Cancelled);
+            other.id < task.id && other.cursor == task.cursor && !dead
+        };
+        for other in mem.tasks.iter().filter(covers) {
+            if part(other.what.window).is_some_and(|theirs| theirs.from < own.to && own.from < theirs.to) {
+                return Err(format!("no double work: tasks {} and {} cover the same time", other.id, task.id));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_change(
+        &self,
+        mem: &MemStore,
+        now: Ts,
+        tx: &Tx,
+        caller: &Caller,
+        seen: Seen,
+        task: &Task,
+    ) -> Result<(), Broken> {
+        let id = task.id;
+        let until = task.lease.as_ref().map(|(_, until)| *until);
+        if caller.lease.is_some_and(|lease| lease.task != id || caller.stale) {
+            return Err(format!("fenced: {} of {:?} changed task {id}", tx.name(), caller.lease));
+        }
+        if seen.status != task.status && !seen.status.may_become(task.status) || seen.status.is_final() {
+            return Err(format!("states: task {id} went from {} to {}", seen.status, task.status));
+        }
+        let claimed = matches!(tx, Tx::Claim(_));
+        if claimed && (task.fence <= seen.fence || task.status != TaskStatus::Dispatched) {
+            return Err(format!("fences rise: task {id} was claimed under fence {}", task.fence));
+        }
+        if !claimed && task.fence != seen.fence {
+            return Err(format!("fences rise: {} changed the fence of task {id}", tx.name()));
+        }
+        if claimed && seen.until.is_some_and(|until| until > now) {
+            return Err(format!("one live lease: task {id} was claimed while it was held"));
+        }
+        if claimed && until.is_none_or(|until| until <= now) {
+            return Err(format!("one live lease: task {id} was claimed with a lease that is over"));
+        }
+        match (seen.until, until) {
+            (Some(old), None) if caller.lease.is_none() && old > now => {
+                return Err(format!("one live lease: {} took task {id} from its living holder", tx.name()));
+            }
+            (Some(old), Some(new)) if old != new && !claimed && (!matches!(tx, Tx::Renew(_)) || old <= now) => {
+                return Err(format!("one live lease: {} brought the lease of task {id} back to life", tx.name()));
+            }
+            (Some(old), Some(new)) if new < old => {
+                return Err(format!("one live lease: {} shortened the lease of task {id}", tx.name()));
+            }
+            _ => {}
+        }
+        if task.attempts > self.max_attempts {
+            return Err(format!("attempts bounded: task {id} is at its attempt {}", task.attempts));
+        }
+        if claimed && task.attempts != seen.attempts + 1 {
+            return Err(format!("attempts bounded: the claim of task {id} was not counted"));
+        }
+        if seen.status != task.status {
+            self.check_run_of(mem, task)?;
+        }
+        if task.status == TaskStatus::Succeeded {
+            let last = self.tasks[id.0 as usize - 1].last_batch.map(|at| &mem.batches[at]);
+            if last.is_none_or(|last| last.next.is_some()) {
+                return Err(format!("no gap: task {id} succeeded without its last page"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A run is open exactly while its task is EXECUTING under its fence.
+    fn check_run_of(&self, mem: &MemStore, task: &Task) -> Result<(), Broken> {
+        let run = task.runs.last().map(|run| &mem.runs[run.0 as usize - 1]);
+        let open = run.is_some_and(|run| run.status == RunStatus::Running);
+        let own = run.is_some_and(|run| run.attempt_no == task.fence.0);
+        let executing = task.status == TaskStatus::Executing;
+        if open != executing || executing && !own {
+            return Err(format!("states: task {} is {} and its run is open: {open}", task.id, task.status));
+        }
+        Ok(())
+    }
+
+    fn check_ledger(&mut self, mem: &MemStore, caller: &Caller) -> Result<(), Broken> {
+        if mem.batches.len() < self.batches {
+            return Err("ledger: a row went away".to_owned());
+        }
+        for at in self.batches..mem.batches.len() {
+            self.check_batch(mem, caller, at, &mem.batches[at])?;
+        }
+        self.batches = mem.batches.len();
+        if self.inserted != mem.items.len() {
+            return Err(format!(
+                "no double effect: {} inserted by the ledger, {} items",
+                self.inserted,
+                mem.items.len()
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_batch(&mut self, mem: &MemStore, caller: &Caller, at: usize, batch: &Batch) -> Result<(), Broken> {
+        let attempt = mem.runs[batch.run.0 as usize - 1].attempt_no;
+        let seen = &mut self.tasks[batch.task.0 as usize - 1];
+        if caller.stale || caller.lease != Some(LeaseRef { task: batch.task, fence: Fence(attempt) }) {
+            return Err(format!(
+                "fenced: batch {} of run {} was written by {:?}",
+                batch.batch_no, batch.run, caller.lease
+            ));
+        }
+        if attempt < seen.last_attempt {
+            return Err(format!("fenced: task {} has a batch of attempt {attempt} after a later one", batch.task));
+        }
+        let before = mem.batches[..at].iter().filter(|other| other.run == batch.run).count();
+        if batch.batch_no as usize != before + 1 {
+            return Err(format!("ledger: batch {} of run {} follows {before} others", batch.batch_no, batch.run));
+        }
+        if batch.status != BatchStatus::Succeeded {
+            return Ok(());
+        }
+        let behind = seen.last_batch.map(|last| &mem.batches[last].next);
+        if behind.is_some_and(|next| next.as_ref() != Some(&batch.position)) {
+            return Err(format!("no gap: task {} went on at {:?} after {behind:?}", batch.task, batch.position));
+        }
+        seen.last_attempt = attempt;
+        seen.last_batch = Some(at);
+        self.inserted += batch.stats.inserted as usize;
+        Ok(())
+    }
+
+    fn check_items(&mut self, mem: &MemStore, tx: &Tx, result: &Result<Done, TxError>) -> Result<(), Broken> {
+        for (at, item) in mem.items.iter().enumerate().skip(self.versions.len()) {
+            let Some(number) = number(&item.key) else { return Err(format!("an item `{}` from nowhere", item.key)) };
+            if self.item_of.len() <= number {
+                self.item_of.resize(number + 1, None);
+            }
+            if self.item_of[number].replace(at).is_some() {
+                return Err(format!("no double effect: item {} exists twice", item.key));
+            }
+            self.versions.push(item.version);
+        }
+        for row in mem.quarantine.iter().skip(self.quarantined.len()) {
+            let place = row.what.key.as_deref().and_then(number).zip(row.what.reason.parse().ok());
+            let Some((number, at)) = place else { return Err("a quarantined record from nowhere".to_owned()) };
+            self.quarantined.push((number, Ts::from_micros(at)));
+        }
+        let (Tx::CommitBatch(op), Ok(_)) = (tx, result) else { return Ok(()) };
+        self.check_page(mem, op)
+    }
+
+    /// Everything of a committed page is there, and nothing became older.
+    fn check_page(&mut self, mem: &MemStore, op: &CommitBatch) -> Result<(), Broken> {
+        for record in &op.records {
+            let at = number(&record.key).and_then(|number| self.item_of.get(number).copied().flatten());
+            let Some(at) = at else { return Err(format!("no gap: {} was committed and is not stored", record.key)) };
+            let version = mem.items[at].version;
+            if version < record.version || version < self.versions[at] {
+                return Err(format!("no gap: {} is older than what was committed", record.key));
+            }
+            self.versions[at] = version;
+        }
+        for rejected in &op.rejected {
+            let place = rejected.key.as_deref().and_then(number).zip(rejected.reason.parse().ok());
+            let kept = place.is_some_and(|(number, at)| self.quarantined.contains(&(number, Ts::from_micros(at))));
+            if !kept {
+                return Err(format!("no gap: rejected {:?} is not in quarantine", rejected.key));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_triggers(&mut self, mem: &MemStore) -> Result<(), Broken> {
+        for (at, row) in mem.instances.iter().enumerate() {
+            let Some(seen) = self.triggers.get_mut(at) else {
+                self.triggers.push((row.status, row.fence));
+                continue;
+            };
+            if seen.0 != row.status && !seen.0.may_become(row.status) || row.fence < seen.1 {
+                return Err(format!("states: trigger {} went from {} to {}", row.id, seen.0, row.status));
+            }
+            *seen = (row.status, row.fence);
+        }
+        Ok(())
+    }
+
+    fn check_events(&mut self, mem: &MemStore) -> Result<(), Broken> {
+        let kept = mem.events.len() >= self.events.len()
+            && self.events.last().is_none_or(|last| mem.events[self.events.len() - 1].value == *last);
+        if !kept {
+            return Err("event before value: an event was lost or changed".to_owned());
+        }
+        for event in &mem.events[self.events.len()..] {
+            let at = event.cursor.0 as usize - 1;
+            if self.cursors.len() <= at {
+                self.cursors.resize(at + 1, (None, None));
+            }
+            let newest = &mut self.cursors[at].1;
+            if newest.is_some_and(|newest| event.value <= newest) {
+                return Err(format!("cursor monotonic: an event of {} follows {newest:?}", event.value));
+            }
+            *newest = Some(event.value);
+            self.events.push(event.value);
+            within_prefix(mem, at, event.value)?;
+        }
+        Ok(())
+    }
+
+    fn check_cursors(&mut self, mem: &MemStore, now: Ts, far: &Far) -> Result<(), Broken> {
+        for (at, row) in mem.cursors.iter().enumerate() {
+            if self.cursors.len() <= at {
+                self.cursors.push((None, None));
+            }
+            let (value, newest) = &mut self.cursors[at];
+            if *value == row.value {
+                continue;
+            }
+            let Some(new) = row.value.filter(|new| value.is_none_or(|old| old < *new)) else {
+                return Err(format!("cursor monotonic: cursor {} went from {value:?} to {:?}", row.id, row.value));
+            };
+            if newest.is_none_or(|newest| newest < new) {
+                return Err(format!(
+                    "event before value: cursor {} stands at {new:?}, its event at {newest:?}",
+                    row.id
+                ));
+            }
+            let old = value.replace(new).unwrap_or(row.began);
+            within_prefix(mem, at, new)?;
+            self.check_no_gap(mem, far, now, old, new)?;
+        }
+        Ok(())
+    }
+
+    /// Every record that the far side shows in `[from, to)` is stored or in quarantine.
+    pub(super) fn check_no_gap(&self, mem: &MemStore, far: &Far, now: Ts, from: Ts, to: Ts) -> Result<(), Broken> {
+        for (number, record) in far.records.iter().enumerate() {
+            let Some(shown) = record.shown(now).filter(|shown| from <= shown.updated_at && shown.updated_at < to)
+            else {
+                continue;
+            };
+            let item = self.item_of.get(number).copied().flatten();
+            let stored = item.is_some_and(|at| mem.items[at].version.updated_at >= shown.updated_at);
+            if !stored && !self.quarantined.contains(&(number, shown.updated_at)) {
+                return Err(format!("no gap: r{number} of {:?} is missing below the cursor", shown.updated_at));
+            }
+        }
+        Ok(())
+    }
+
+    /// Pages of this run in the ledger.
+    pub(super) fn committed(&self, mem: &MemStore, run: RunId) -> usize {
+        mem.runs[run.0 as usize - 1].batches.len()
+    }
+}
+
+/// A cursor or its event never lies beyond the completed prefix.
+fn within_prefix(mem: &MemStore, cursor: usize, value: Ts) -> Result<(), Broken> {
+    let row = &mem.cursors[cursor];
+    let done = mem.tasks.iter().filter(|task| task.cursor == row.id && task.status == TaskStatus::Succeeded);
+    let windows: Vec<Window> = done.map(|task| task.what.window).collect();
+    let prefix = completed_prefix(row.began, &windows);
+    if value > prefix {
+        return Err(format!("no gap: cursor {} at {value:?}, beyond its completed prefix {prefix:?}", row.id));
+    }
+    Ok(())
+}

@@ -1,0 +1,329 @@
+//! Between the machines and the world: what a machine wants is done or sent, what comes back is given to it. This is
+//! what the engine's shell does, with a heap in place of sockets.
+
+use std::time::Duration;
+
+use patra_core::protocol::run::{Evidence, Fetch, Got, Refusal, Run, Want};
+use patra_core::protocol::{executor, planner};
+use patra_core::tx::{Done, RunStarted, Tx, TxError};
+use patra_core::{Code, Fault, Level, Ts, Window};
+
+use super::Mutant;
+use super::event::{Event, Machine, Sender};
+use super::far::PoisonKind;
+use super::scene;
+use super::world::World;
+
+type PageResult = Result<Box<patra_core::protocol::run::Page>, Box<Refusal>>;
+
+impl World {
+    pub(super) fn on_answer(&mut self, from: Sender, tx: Tx, mut result: Result<Done, TxError>) {
+        let process = from.process;
+        if self.is_paused(process) {
+            let at = self.later(process);
+            self.agenda.push(at, &mut self.rng, Event::Answer { from, tx, result });
+            return;
+        }
+        if !self.hears(process, from.life) {
+            return;
+        }
+        self.distort(&tx, &mut result);
+        let now = self.processes[process].local(self.now);
+        let machines = &mut self.processes[process].machines;
+        match (from.machine, &tx) {
+            (Machine::Run(number), _) => self.tell_run(process, number, Got::Tx(result)),
+            (Machine::Planner, _) => {
+                let mut wants = Vec::new();
+                if let Some(planner) = &mut machines.planner {
+                    planner.on(now, planner::Got::Tx(result), &mut wants);
+                }
+                self.do_planner(process, wants);
+            }
+            (Machine::Sweeper, _) => {
+                let swept = result.and_then(|done| match done {
+                    Done::Sweep(swept) => Ok(swept),
+                    other => Err(TxError::Refused(format!("{other:?}"))),
+                });
+                machines.sweeper.on(now, &swept);
+            }
+            (Machine::Executor, Tx::Renew(asked)) => {
+                let renewed = result.and_then(|done| match done {
+                    Done::Renew(renewed) => Ok(renewed),
+                    other => Err(TxError::Refused(format!("{other:?}"))),
+                });
+                let mut wants = Vec::new();
+                if let Some(executor) = &mut machines.executor {
+                    executor.on_renewed(from.sent, now, &asked.leases, renewed, &mut wants);
+                }
+                self.do_executor(process, wants);
+            }
+            (Machine::Executor, _) => {
+                let claimed = result.and_then(|done| match done {
+                    Done::Claim(claimed) => Ok(claimed),
+                    other => Err(TxError::Refused(format!("{other:?}"))),
+                });
+                let mut wants = Vec::new();
+                if let Some(executor) = &mut machines.executor {
+                    executor.on_claimed(from.sent, now, claimed, &mut wants);
+                }
+                self.do_executor(process, wants);
+            }
+        }
+        self.rewake(process);
+    }
+
+    pub(super) fn on_fetched(&mut self, process: usize, life: u32, run: u32, result: PageResult) {
+        if self.is_paused(process) {
+            let at = self.later(process);
+            self.agenda.push(at, &mut self.rng, Event::Fetched { process, life, run, result });
+            return;
+        }
+        if !self.hears(process, life) {
+            return;
+        }
+        if let Err(refusal) = &result
+            && let (true, Some(silence)) = (refusal.throttled, refusal.retry_after)
+        {
+            let until = self.processes[process].local(self.now) + silence;
+            let this = &mut self.processes[process];
+            if this.machines.runs.iter().any(|active| active.number == run) {
+                this.silent_until = this.silent_until.max(until);
+            }
+        }
+        self.tell_run(process, run, Got::Fetched(result));
+        self.rewake(process);
+    }
+
+    pub(super) fn on_wake(&mut self, process: usize, at: Ts) {
+        if self.processes[process].next_wake != at || !self.processes[process].alive {
+            return;
+        }
+        if self.is_paused(process) {
+            self.processes[process].next_wake = Ts::MAX;
+            self.rewake(process);
+            return;
+        }
+        self.processes[process].next_wake = Ts::MAX;
+        let now = self.processes[process].local(self.now);
+        let machines = &mut self.processes[process].machines;
+        let mut wants = Vec::new();
+        if let Some(executor) = &mut machines.executor {
+            executor.poll(now, &mut wants);
+        }
+        if let Some(sweep) = machines.sweeper.poll(now) {
+            self.send(process, Machine::Sweeper, sweep.into());
+        }
+        self.do_executor(process, wants);
+        let mut wants = Vec::new();
+        if let Some(planner) = &mut self.processes[process].machines.planner {
+            planner.poll(now, &mut wants);
+        }
+        self.do_planner(process, wants);
+        let mut at = 0;
+        while let Some(active) = self.processes[process].machines.runs.get_mut(at) {
+            let mut wants = Vec::new();
+            let number = active.number;
+            active.run.poll(now, &mut wants);
+            self.do_run(process, number, wants);
+            at += 1;
+        }
+        self.rewake(process);
+    }
+
+    /// An orderly end: no more claims, runs give their tasks back. A crash follows, whether they are done or not.
+    pub(super) fn drain(&mut self, process: usize) {
+        let Some(executor) = &mut self.processes[process].machines.executor else { return };
+        executor.drain();
+        self.processes[process].draining = true;
+        let numbers: Vec<u32> = self.processes[process].machines.runs.iter().map(|active| active.number).collect();
+        for number in numbers {
+            self.tell_run(process, number, Got::Stop);
+        }
+        let life = self.processes[process].life;
+        let at = self.now + Duration::from_micros(1 + self.rng.below(10_000_000));
+        self.agenda.push(at, &mut self.rng, Event::Restart { process, life });
+    }
+
+    fn do_executor(&mut self, process: usize, wants: Vec<executor::Want>) {
+        for want in wants {
+            match want {
+                executor::Want::Claim(claim) => self.send(process, Machine::Executor, claim.into()),
+                executor::Want::Renew(renew) => self.send(process, Machine::Executor, renew.into()),
+                executor::Want::Start(lease) => {
+                    let options = scene::run_options(self.mutant);
+                    let mut run = Run::new(*lease, options, self.rng.fork());
+                    let mut wants = Vec::new();
+                    run.start(&mut wants);
+                    let number = self.processes[process].machines.add(run);
+                    self.do_run(process, number, wants);
+                    if self.processes[process].draining {
+                        self.tell_run(process, number, Got::Stop);
+                    }
+                }
+                executor::Want::Stop(lost) => {
+                    let runs = &self.processes[process].machines.runs;
+                    let found = runs.iter().find(|active| active.lease == lost).map(|active| active.number);
+                    if let Some(number) = found {
+                        self.tell_run(process, number, Got::Lost);
+                    }
+                }
+            }
+        }
+    }
+
+    fn do_planner(&mut self, process: usize, mut wants: Vec<planner::Want>) {
+        while let Some(want) = wants.pop() {
+            match want {
+                planner::Want::Tx(tx) => self.send(process, Machine::Planner, tx),
+                planner::Want::Compile(trigger) => {
+                    let draft = scene::draft(&trigger, &self.profile, self.start, self.mutant);
+                    let now = self.processes[process].local(self.now);
+                    if let Some(planner) = &mut self.processes[process].machines.planner {
+                        planner.on(now, planner::Got::Compiled(Ok(Box::new(draft))), &mut wants);
+                    }
+                }
+                planner::Want::Queued => {}
+            }
+        }
+    }
+
+    fn tell_run(&mut self, process: usize, number: u32, got: Got) {
+        let now = self.processes[process].local(self.now);
+        let mut wants = Vec::new();
+        if let Some(active) = self.processes[process].machines.find(number) {
+            active.run.on(now, got, &mut wants);
+        }
+        self.do_run(process, number, wants);
+    }
+
+    fn do_run(&mut self, process: usize, number: u32, wants: Vec<Want>) {
+        for want in wants {
+            match want {
+                Want::Tx(tx) => self.send(process, Machine::Run(number), tx),
+                Want::Prepare { .. } => {
+                    let policy = std::sync::Arc::clone(&self.policy);
+                    self.tell_run(process, number, Got::Prepared(Ok(policy)));
+                }
+                Want::Permit => {
+                    let now = self.processes[process].local(self.now);
+                    let decision = self.processes[process].machines.gate.acquire(now);
+                    self.tell_run(process, number, Got::Permit(decision));
+                }
+                Want::CoolDown(silence) => {
+                    let now = self.processes[process].local(self.now);
+                    if self.mutant != Some(Mutant::ThrottleIgnored) {
+                        self.processes[process].machines.gate.cool_down(now + silence);
+                    }
+                }
+                Want::Fetch(fetch) => self.fetch(process, number, &fetch),
+                Want::Finished(_) => {
+                    let now = self.processes[process].local(self.now);
+                    let machines = &mut self.processes[process].machines;
+                    let Some(at) = machines.runs.iter().position(|active| active.number == number) else { continue };
+                    let lease = machines.runs.remove(at).lease;
+                    if let Some(executor) = &mut machines.executor {
+                        executor.on_ended(now, lease);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A request reaches the far side.
+    fn fetch(&mut self, process: usize, number: u32, fetch: &Fetch) {
+        let this = &mut self.processes[process];
+        if this.local(self.now) < this.silent_until {
+            self.broken = Some(format!("budget: process {process} sent a request before Retry-After was over"));
+            return;
+        }
+        let Some(window) = this.machines.find(number).map(|active| active.window) else { return };
+        let committed = self.check.committed(&self.store.mem, fetch.run);
+        if fetch.batch_no as usize > committed + 2 {
+            let broken = format!("look-ahead: page {} is read, {committed} are committed", fetch.batch_no);
+            self.fail(broken);
+        }
+        let life = self.processes[process].life;
+        let slow = self.rng.chance(self.profile.slow_far);
+        let latency = if slow { self.rng.below(20_000_000) } else { 2_000 + self.rng.below(200_000) };
+        let mut at = self.now + Duration::from_micros(latency);
+        let result = if self.rng.chance(self.profile.lost) {
+            at = self.now + Duration::from_secs(10);
+            Err(refusal(Code::TimeoutError, Level::L1))
+        } else {
+            self.far_answer(process, window, fetch)
+        };
+        self.agenda.push(at, &mut self.rng, Event::Fetched { process, life, run: number, result });
+    }
+
+    fn far_answer(&mut self, process: usize, window: Window, fetch: &Fetch) -> PageResult {
+        match self.far.poisons(window, &fetch.position) {
+            Some(PoisonKind::Transient) => return Err(refusal(Code::PlatformError, Level::L1)),
+            Some(PoisonKind::Refused) => return Err(refusal(Code::PlatformError, Level::L2)),
+            Some(PoisonKind::Deadly) => self.crash(process),
+            None => {}
+        }
+        if self.rng.chance(self.profile.throttle) {
+            let retry_after = match self.rng.below(3) {
+                0 => None,
+                1 => Some(Duration::from_micros(self.rng.below(5_000_000))),
+                _ => Some(Duration::from_secs(self.rng.below(25))),
+            };
+            let refusal = refusal(Code::RateLimited, Level::L1);
+            return Err(Box::new(Refusal { throttled: true, retry_after, ..*refusal }));
+        }
+        if self.rng.chance(self.profile.error) {
+            return Err(refusal(Code::ParseError, Level::L1));
+        }
+        let inclusive = self.mutant != Some(Mutant::BorderLost);
+        let mut page = self.far.page(window, &fetch.position, fetch.page_size as usize, self.now, inclusive);
+        if let (true, patra_core::paging::Position::Token(here)) =
+            (self.rng.chance(self.profile.repeat), &fetch.position)
+            && here.is_some()
+        {
+            page.facts.next_token.clone_from(here);
+        }
+        Ok(Box::new(page))
+    }
+
+    /// Bugs on the way from the store to a machine.
+    fn distort(&mut self, tx: &Tx, result: &mut Result<Done, TxError>) {
+        match (self.mutant, tx) {
+            (Some(Mutant::UnknownIsDone), Tx::CommitBatch(op)) => {
+                if matches!(result, Err(TxError::Unknown(_))) {
+                    let (batch, stats) = (patra_core::BatchId(0), op.stats);
+                    *result = Ok(Done::CommitBatch(patra_core::tx::BatchCommitted { batch, stats, replayed: false }));
+                }
+            }
+            (Some(mutant), Tx::StartRun(op)) => {
+                let Ok(Done::StartRun(RunStarted::Go { resume, .. })) = result else { return };
+                let task = &self.store.mem.tasks[op.lease.task.0 as usize - 1];
+                match mutant {
+                    Mutant::ResumeForgets => *resume = None,
+                    Mutant::ResumeAtEnd => {
+                        if let Some(resume) = resume {
+                            resume.next = None;
+                        }
+                    }
+                    Mutant::ResumeSkipsPage => {
+                        if let Some(resume) = resume
+                            && let Some(next) = &resume.next
+                        {
+                            let size = self.profile.page_size as usize;
+                            let page = self.far.page(task.what.window, next, size, self.now, true);
+                            let behind =
+                                page.facts.next_token.map(|token| patra_core::paging::Position::Token(Some(token)));
+                            resume.next = behind.or_else(|| resume.next.take());
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn refusal(code: Code, level: Level) -> Box<Refusal> {
+    let fault = Fault::new(code, level, "no");
+    Box::new(Refusal { fault, throttled: false, retry_after: None, evidence: Evidence::default() })
+}

@@ -1,0 +1,96 @@
+//! What happens next: a heap of events in order of time, and among equals in an order that the seed decides.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use patra_core::Ts;
+use patra_core::protocol::run::{Page, Refusal};
+use patra_core::rng::Rng;
+use patra_core::tx::{Done, Tx, TxError};
+
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A transaction reaches the store.
+    Arrive {
+        from: Sender,
+        tx: Tx,
+        unknown: bool,
+    },
+    /// Its answer reaches the process.
+    Answer {
+        from: Sender,
+        tx: Tx,
+        result: Result<Done, TxError>,
+    },
+    /// An answer of the far side, or the news that there is none.
+    Fetched {
+        process: usize,
+        life: u32,
+        run: u32,
+        result: Result<Box<Page>, Box<Refusal>>,
+    },
+    /// A timer.
+    Wake {
+        process: usize,
+    },
+    Restart {
+        process: usize,
+        life: u32,
+    },
+    /// Somebody asks for work.
+    Fire {
+        number: u64,
+    },
+    Outage {
+        until: Ts,
+    },
+    /// No more faults from here on.
+    Calm,
+}
+
+/// Who waits for an answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sender {
+    pub(super) process: usize,
+    pub(super) life: u32,
+    pub(super) machine: Machine,
+    /// On its own clock.
+    pub(super) sent: Ts,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Machine {
+    Executor,
+    Sweeper,
+    Planner,
+    Run(u32),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Agenda {
+    heap: BinaryHeap<Reverse<(Ts, u32, u32)>>,
+    slots: Vec<Option<Event>>,
+    free: Vec<u32>,
+}
+
+impl Agenda {
+    pub(super) fn push(&mut self, at: Ts, rng: &mut Rng, event: Event) {
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = Some(event);
+                slot
+            }
+            None => {
+                self.slots.push(Some(event));
+                self.slots.len() as u32 - 1
+            }
+        };
+        self.heap.push(Reverse((at, rng.next_u64() as u32, slot)));
+    }
+
+    pub(super) fn pop(&mut self) -> Option<(Ts, Event)> {
+        let Reverse((at, _, slot)) = self.heap.pop()?;
+        self.free.push(slot);
+        self.slots[slot as usize].take().map(|event| (at, event))
+    }
+}

@@ -1,0 +1,161 @@
+//! The far side: records with update times, revisions that appear while the world runs, and pages cut by a key-set
+//! token. It knows nothing of Patra; a fault is something that its caller decides.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use patra_core::paging::{Facts, Position};
+use patra_core::protocol::run::Page;
+use patra_core::record::{Record, Rejected, Version};
+use patra_core::rng::Rng;
+use patra_core::{Code, Ts, Window};
+
+/// All that the far side will ever show.
+#[derive(Debug)]
+pub(super) struct Far {
+    pub(super) records: Vec<FarRecord>,
+    pub(super) poison: Option<Poison>,
+}
+
+#[derive(Debug)]
+pub(super) struct FarRecord {
+    key: String,
+    /// Oldest first; each is shown from its `visible_at` on, in place of the one before.
+    revisions: Vec<Revision>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Revision {
+    pub(super) updated_at: Ts,
+    visible_at: Ts,
+    malformed: bool,
+}
+
+/// A window that holds this instant can never be read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Poison {
+    pub(super) at: Ts,
+    pub(super) kind: PoisonKind,
+    /// Only from the second page on, so that there is a page to resume from.
+    pub(super) later_pages_only: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum PoisonKind {
+    Transient,
+    Refused,
+    /// Whoever reads it dies.
+    Deadly,
+}
+
+impl Far {
+    /// Records between `from` and `to`; none appears later than `lag` after its update time.
+    pub(super) fn new(rng: &mut Rng, from: Ts, to: Ts, lag: Duration, malformed: u64) -> Far {
+        let seconds = to.since(from).as_secs();
+        let count = 6 + rng.below(26);
+        let mut records = Vec::with_capacity(count as usize);
+        let mut last = from;
+        for id in 0..count {
+            // Runs of equal times, and whole seconds, so that records lie exactly on the borders of windows.
+            let mut at = if rng.chance(300) { last } else { from + Duration::from_secs(rng.below(seconds)) };
+            last = at;
+            let mut revisions = Vec::with_capacity(1);
+            let mut visible = Ts::MIN;
+            loop {
+                let late = if rng.chance(400) { rng.below(lag.as_micros() as u64 - 1_000_000) } else { 0 };
+                visible = visible.max(at + Duration::from_micros(late));
+                revisions.push(Revision { updated_at: at, visible_at: visible, malformed: rng.chance(malformed) });
+                at = at + Duration::from_secs(1 + rng.below(60));
+                if at >= to || !rng.chance(300) {
+                    break;
+                }
+            }
+            records.push(FarRecord { key: format!("r{id}"), revisions });
+        }
+        Far { records, poison: None }
+    }
+
+    pub(super) fn poisons(&self, window: Window, position: &Position) -> Option<PoisonKind> {
+        let poison = self.poison.filter(|poison| window.contains(poison.at))?;
+        let first = matches!(position, Position::Token(None));
+        (!first || !poison.later_pages_only).then_some(poison.kind)
+    }
+
+    /// The page of this window behind `position`, as it looks at `now`.
+    pub(super) fn page(&self, window: Window, position: &Position, size: usize, now: Ts, from_inclusive: bool) -> Page {
+        let after = parse_token(position);
+        let mut found: Vec<(Ts, u32)> = Vec::with_capacity(8);
+        let mut more = false;
+        for (id, record) in self.records.iter().enumerate() {
+            let Some(shown) = record.shown(now) else { continue };
+            let at = (shown.updated_at, id as u32);
+            let inside = window.contains(at.0) && (from_inclusive || at.0 > window.from);
+            if !inside || after.is_some_and(|after| at <= after) {
+                continue;
+            }
+            let place = found.partition_point(|other| *other < at);
+            if place < size {
+                found.insert(place, at);
+            }
+            if found.len() > size || place >= size {
+                found.truncate(size);
+                more = true;
+            }
+        }
+        let mut page = Page { facts: Facts { items: found.len() as u32, ..Facts::default() }, ..Page::default() };
+        for (index, (updated_at, id)) in found.iter().enumerate() {
+            let record = &self.records[*id as usize];
+            let malformed = record.shown(now).is_some_and(|shown| shown.malformed);
+            // Exact, not a hash: at most eight records of at most 255, and when the newest changed.
+            page.content[index] = *id as u8 + 1;
+            page.content[8..].copy_from_slice(&updated_at.micros().to_be_bytes());
+            if malformed {
+                page.rejected.push(record.rejected(index as u32, *updated_at));
+            } else {
+                page.records.push(record.at(*updated_at));
+            }
+        }
+        if let (true, Some((at, id))) = (more, found.last()) {
+            page.facts.next_token = Some(format!("{}.{id}", at.micros()));
+        }
+        page
+    }
+}
+
+impl FarRecord {
+    /// What is shown at `now`.
+    pub(super) fn shown(&self, now: Ts) -> Option<Revision> {
+        self.revisions.iter().rev().find(|revision| revision.visible_at <= now).copied()
+    }
+
+    fn at(&self, updated_at: Ts) -> Record {
+        Record {
+            key: self.key.clone(),
+            version: Version { updated_at, source_version: 0 },
+            fields: String::new(),
+            payload: Bytes::from_static(b"{}"),
+            content_hash: [0; 16],
+        }
+    }
+
+    fn rejected(&self, index: u32, updated_at: Ts) -> Rejected {
+        Rejected {
+            index,
+            key: Some(self.key.clone()),
+            code: Code::ParseError,
+            reason: updated_at.micros().to_string(),
+            sample: String::new(),
+        }
+    }
+}
+
+/// The number of a record in its key.
+pub(super) fn number(key: &str) -> Option<usize> {
+    key.strip_prefix('r')?.parse().ok()
+}
+
+fn parse_token(position: &Position) -> Option<(Ts, u32)> {
+    let Position::Token(Some(token)) = position else { return None };
+    let (at, id) = token.split_once('.')?;
+    Some((Ts::from_micros(at.parse().ok()?), id.parse().ok()?))
+}

@@ -1,0 +1,96 @@
+//! Bugs on purpose. Each breaks one rule that the protocols or the store keep; the simulator must notice every one, or
+//! its silence about the real code would mean nothing. They live in wrappers inside the simulator, never in the product.
+
+macro_rules! mutants {
+    ($($(#[doc = $doc:literal])* $name:ident),* $(,)?) => {
+        /// One bug.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Mutant { $($(#[doc = $doc])* $name),* }
+
+        impl Mutant {
+            pub const ALL: &[Mutant] = &[$(Mutant::$name),*];
+
+            pub fn as_str(self) -> &'static str {
+                match self { $(Mutant::$name => stringify!($name)),* }
+            }
+
+            /// What is wrong.
+            pub fn describe(self) -> &'static str {
+                match self { $(Mutant::$name => concat!($($doc),*).trim_ascii()),* }
+            }
+        }
+    };
+}
+
+mutants! {
+    /// A page is committed whatever the caller's fence.
+    CommitUnfenced,
+    /// A run is ended whatever the caller's fence.
+    EndUnfenced,
+    /// A run is opened whatever the caller's fence.
+    StartUnfenced,
+    /// The sweep takes back leases that have not expired.
+    SweepIgnoresExpiry,
+    /// The sweep puts finished tasks back into the queue.
+    SweepReopensFinished,
+    /// The sweep leaves the orphan's run open.
+    SweepLeavesRunOpen,
+    /// The sweep never fails a task.
+    SweepIgnoresAttempts,
+    /// Leases are made and judged by the callers' clocks.
+    LeaseByLocalClock,
+    /// A lease that ran out can be renewed.
+    RenewRevives,
+    /// A claim keeps the fence of the one before.
+    ClaimKeepsFence,
+    /// A claim does not count as an attempt.
+    ClaimUncounted,
+    /// A failed attempt is given back like a deferral.
+    RequeueUncounted,
+    /// The cursor's event names the end of the last completed window, not of the prefix.
+    CursorToMax,
+    /// The value moves without an event.
+    ValueWithoutEvent,
+    /// The value may go back.
+    CursorGoesBack,
+    /// The newest event is overwritten instead of followed.
+    EventOverwritten,
+    /// A resumed run skips a page.
+    ResumeSkipsPage,
+    /// A run with a committed page counts as read to its end.
+    ResumeAtEnd,
+    /// A resumed run begins anew, beside what is committed.
+    ResumeForgets,
+    /// A repeated commit writes a second ledger row.
+    CommitTwice,
+    /// Records are stored, the ledger row is not.
+    RecordsWithoutLedger,
+    /// The ledger row is stored, the records are not.
+    LedgerWithoutRecords,
+    /// Rejected records are dropped.
+    QuarantineLost,
+    /// An older version replaces a newer one.
+    OlderOverwrites,
+    /// A task that failed after its first page counts as succeeded.
+    FailureIsSuccess,
+    /// A capped or deferred task is closed as succeeded.
+    DeferralIsSuccess,
+    /// Windows of failed tasks count as covered.
+    FailedIsCovered,
+    /// Windows of running tasks do not count as covered.
+    RunningIsUncovered,
+    /// A plan is saved whatever epoch the planner saw.
+    EpochUnchecked,
+    /// Every part of a plan begins again with the windows that failed.
+    PartsStartOver,
+    /// A transaction of unknown outcome is taken for done.
+    UnknownIsDone,
+    /// Windows are planned up to now, without the safety lag.
+    PlansBeyondBarrier,
+    /// The start of a window is left out.
+    BorderLost,
+    /// The far side's wish for silence is not passed to the gate.
+    ThrottleIgnored,
+    /// Pages are read far ahead of their commit.
+    ReadsFarAhead,
+}

@@ -1,0 +1,202 @@
+//! The store of the simulated world: the in-memory store as it is, or with one bug.
+
+use std::sync::Arc;
+
+use patra_core::state::{RunStatus, TaskStatus};
+use patra_core::tx::{CommitBatch, Done, EndRun, LeaseRef, OpenPlan, RunEnd, StartRun, Sweep, TriggerTaken, Tx, TxError};
+use patra_core::{CursorId, RunId, Ts};
+
+use super::Mutant;
+use crate::memory::{Event, MemStore};
+
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    pub(super) mem: MemStore,
+    pub(super) mutant: Option<Mutant>,
+}
+
+impl Store {
+    /// Runs one transaction at the database's time `now`; `local` is what the caller's clock shows.
+    pub(super) fn apply(&mut self, now: Ts, local: Ts, tx: &Tx) -> Result<Done, TxError> {
+        let mut done = match self.mutant {
+            None => self.mem.apply(now, tx)?,
+            Some(mutant) => self.apply_wrongly(mutant, now, local, tx)?,
+        };
+        if let Done::TakeTrigger(Some(TriggerTaken { plan: Some(open), .. })) = &mut done {
+            self.leave_out_sliced(open);
+        }
+        Ok(done)
+    }
+
+    /// What is left of a plan in parts begins behind its last slice. Otherwise a window that always fails is planned
+    /// again with every part, for ever, and with a small inventory nothing behind it ever is (seed 44).
+    fn leave_out_sliced(&self, open: &mut OpenPlan) {
+        if self.mutant == Some(Mutant::PartsStartOver) {
+            return;
+        }
+        let own = self.mem.slices.iter().filter(|slice| slice.plan == open.plan);
+        let sliced_to = own.map(|slice| slice.what.window.to).max().unwrap_or(open.window.from);
+        open.window.from = open.window.from.max(sliced_to);
+    }
+
+    fn apply_wrongly(&mut self, mutant: Mutant, now: Ts, local: Ts, tx: &Tx) -> Result<Done, TxError> {
+        match (mutant, tx) {
+            (Mutant::CommitUnfenced, Tx::CommitBatch(op)) => {
+                let (lease, run) = self.current(op.lease, op.run);
+                self.mem.apply(now, &Arc::new(CommitBatch { lease, run, ..(**op).clone() }).into())
+            }
+            (Mutant::EndUnfenced, Tx::EndRun(op)) => {
+                let (lease, run) = self.current(op.lease, op.run);
+                self.mem.apply(now, &Arc::new(EndRun { lease, run, ..(**op).clone() }).into())
+            }
+            (Mutant::StartUnfenced, Tx::StartRun(op)) => {
+                let (lease, _) = self.current(op.lease, RunId(0));
+                self.mem.apply(now, &StartRun { lease }.into())
+            }
+            (Mutant::SweepIgnoresExpiry, Tx::Sweep(op)) => self.mem.apply(now, &Sweep { everyone: true, ..*op }.into()),
+            (Mutant::SweepIgnoresAttempts, Tx::Sweep(op)) => {
+                self.mem.apply(now, &Sweep { max_attempts: u32::MAX, ..*op }.into())
+            }
+            (Mutant::LeaseByLocalClock, Tx::Claim(_) | Tx::Renew(_) | Tx::Sweep(_)) => self.mem.apply(local, tx),
+            (Mutant::LedgerWithoutRecords, Tx::CommitBatch(op)) => {
+                self.mem.apply(now, &Arc::new(CommitBatch { records: Vec::new(), ..(**op).clone() }).into())
+            }
+            (Mutant::QuarantineLost, Tx::CommitBatch(op)) => {
+                self.mem.apply(now, &Arc::new(CommitBatch { rejected: Vec::new(), ..(**op).clone() }).into())
+            }
+            (Mutant::FailureIsSuccess | Mutant::DeferralIsSuccess, Tx::EndRun(op)) => {
+                let deferral = matches!(op.end, RunEnd::Requeue { counted: false, .. } | RunEnd::Partial { .. });
+                let wrong = op.end != RunEnd::Succeeded && deferral == (mutant == Mutant::DeferralIsSuccess);
+                let end = if wrong { RunEnd::Succeeded } else { op.end.clone() };
+                self.mem.apply(now, &Arc::new(EndRun { end, ..(**op).clone() }).into())
+            }
+            (Mutant::RequeueUncounted, Tx::EndRun(op)) => {
+                let end = match &op.end {
+                    RunEnd::Requeue { delay, error, .. } => {
+                        RunEnd::Requeue { delay: *delay, error: error.clone(), counted: false }
+                    }
+                    end => end.clone(),
+                };
+                self.mem.apply(now, &Arc::new(EndRun { end, ..(**op).clone() }).into())
+            }
+            (Mutant::EpochUnchecked, Tx::SavePlan(op)) => {
+                let mut op = (**op).clone();
+                op.epoch = self.mem.cursors.iter().find(|row| row.name == op.cursor).map_or(0, |row| row.epoch);
+                self.mem.apply(now, &Arc::new(op).into())
+            }
+            _ => {
+                let done = self.mem.apply(now, tx);
+                self.spoil(mutant, now, tx, done)
+            }
+        }
+    }
+
+    /// Bugs that show after the transaction.
+    fn spoil(&mut self, mutant: Mutant, now: Ts, tx: &Tx, done: Result<Done, TxError>) -> Result<Done, TxError> {
+        let mut done = done?;
+        match (mutant, &mut done, tx) {
+            (Mutant::SweepReopensFinished, Done::Sweep(_), _) => {
+                if let Some(task) = self.mem.tasks.iter_mut().find(|task| task.status == TaskStatus::Succeeded) {
+                    task.status = TaskStatus::Queued;
+                }
+            }
+            (Mutant::SweepLeavesRunOpen, Done::Sweep(swept), _) => {
+                for task in &swept.requeued {
+                    let Some(run) = self.mem.tasks[task.0 as usize - 1].runs.last() else { continue };
+                    self.mem.runs[run.0 as usize - 1].status = RunStatus::Running;
+                }
+            }
+            (Mutant::RenewRevives, Done::Renew(renewed), Tx::Renew(op)) => {
+                for lease in &op.leases {
+                    let task = &mut self.mem.tasks[lease.task.0 as usize - 1];
+                    if let (true, false, Some((_, until))) =
+                        (task.fence == lease.fence, renewed.held.contains(lease), &mut task.lease)
+                    {
+                        *until = now + op.lease;
+                        renewed.held.push(*lease);
+                    }
+                }
+            }
+            (Mutant::ClaimKeepsFence, Done::Claim(claimed), _) => {
+                for lease in claimed.leases.iter_mut().filter(|lease| lease.fence.0 > 1) {
+                    lease.fence.0 -= 1;
+                    self.mem.tasks[lease.task.0 as usize - 1].fence = lease.fence;
+                }
+            }
+            (Mutant::ClaimUncounted, Done::Claim(claimed), _) => {
+                for lease in &claimed.leases {
+                    self.mem.tasks[lease.task.0 as usize - 1].attempts -= 1;
+                }
+            }
+            (Mutant::CursorToMax, Done::RecordAdvance(at), Tx::RecordAdvance(op)) => {
+                let done = self
+                    .mem
+                    .tasks
+                    .iter()
+                    .filter(|task| task.cursor == op.cursor && task.status == TaskStatus::Succeeded);
+                let max = done.map(|task| task.what.window.to).max();
+                if max > at.target {
+                    at.target = max;
+                    self.append(op.cursor, max, now);
+                }
+            }
+            (Mutant::ValueWithoutEvent, Done::RecordAdvance(_), _) => {
+                self.mem.events.pop();
+            }
+            (Mutant::EventOverwritten, Done::RecordAdvance(_), _) => {
+                if let Some(newest) = self.mem.events.pop() {
+                    self.mem.events.pop();
+                    self.mem.events.push(newest);
+                }
+            }
+            (Mutant::CursorGoesBack, Done::AdvanceCursor(moved), Tx::AdvanceCursor(op)) => {
+                self.mem.cursors[op.cursor.0 as usize - 1].value = Some(op.to);
+                moved.moved = true;
+            }
+            (Mutant::CommitTwice, Done::CommitBatch(committed), _) if committed.replayed => {
+                let again = self.mem.batches[committed.batch.0 as usize - 1].clone();
+                self.mem.batches.push(again);
+            }
+            (Mutant::RecordsWithoutLedger, Done::CommitBatch(committed), _) if !committed.replayed => {
+                self.mem.batches.pop();
+                for run in &mut self.mem.runs {
+                    run.batches.retain(|batch| *batch != committed.batch);
+                }
+            }
+            (Mutant::OlderOverwrites, Done::CommitBatch(_), Tx::CommitBatch(op)) => {
+                for record in &op.records {
+                    if let Some(item) = self.mem.items.iter_mut().find(|item| item.key == record.key) {
+                        item.version = record.version;
+                    }
+                }
+            }
+            (Mutant::FailedIsCovered, Done::ReadCoverage(coverage), _) => {
+                let failed = self.mem.tasks.iter().filter(|task| task.status == TaskStatus::Failed);
+                coverage.covered.extend(failed.map(|task| task.what.window));
+            }
+            (Mutant::RunningIsUncovered, Done::ReadCoverage(coverage), _) => {
+                let running = self.mem.tasks.iter().filter(|task| task.status == TaskStatus::Executing);
+                for task in running {
+                    coverage.covered.retain(|window| *window != task.what.window);
+                }
+            }
+            _ => {}
+        }
+        Ok(done)
+    }
+
+    fn append(&mut self, cursor: CursorId, value: Option<Ts>, now: Ts) {
+        let Some(value) = value else { return };
+        let row = &mut self.mem.cursors[cursor.0 as usize - 1];
+        row.target = Some(value);
+        let previous = row.value;
+        let id = self.mem.events.len() as i64 + 1;
+        self.mem.events.push(Event { id, cursor, previous, value, observed_max: None, cause: None, created_at: now });
+    }
+
+    /// The lease and run that the task is under now, whoever asks.
+    fn current(&self, asked: LeaseRef, run: RunId) -> (LeaseRef, RunId) {
+        let task = &self.mem.tasks[asked.task.0 as usize - 1];
+        (LeaseRef { fence: task.fence, ..asked }, task.runs.last().copied().unwrap_or(run))
+    }
+}

@@ -1,0 +1,367 @@
+//! The world of one seed: processes, store and far side, moved one event at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use patra_core::protocol::run;
+use patra_core::rng::Rng;
+use patra_core::state::{TaskStatus, TriggerType};
+use patra_core::tx::{Done, Fire, Tx, TxError};
+use patra_core::{Ts, state};
+
+use super::Mutant;
+use super::check::{Broken, Checker};
+use super::event::{Agenda, Event, Machine, Sender};
+use super::far::{Far, Poison, PoisonKind};
+use super::process::{MAX_ATTEMPTS, Machines, Process, Role};
+use super::profile::Profile;
+use super::scene;
+use super::store::Store;
+
+pub(super) struct World {
+    pub(super) rng: Rng,
+    pub(super) profile: Profile,
+    pub(super) mutant: Option<Mutant>,
+    pub(super) now: Ts,
+    pub(super) agenda: Agenda,
+    pub(super) processes: Vec<Process>,
+    pub(super) far: Far,
+    pub(super) store: Store,
+    pub(super) check: Checker,
+    pub(super) policy: Arc<run::Policy>,
+    pub(super) start: Ts,
+    pub(super) outage_until: Ts,
+    pub(super) calm: bool,
+    /// Crashes and pauses that may still happen.
+    pub(super) mischief: u32,
+    pub(super) steps: u64,
+    pub(super) hash: u64,
+    pub(super) trace: bool,
+    pub(super) broken: Option<Broken>,
+}
+
+/// Longest that the calm world may take to finish.
+const PATIENCE: Duration = Duration::from_secs(3_600);
+const MAX_STEPS: u64 = 60_000;
+
+impl World {
+    pub(super) fn new(seed: u64, mutant: Option<Mutant>, trace: bool) -> World {
+        let mut rng = Rng::new(seed);
+        let profile = Profile::draw(&mut rng);
+        let start = Ts::from_secs(1_000_000);
+        let initial = start - scene::HISTORY;
+        let mut far = Far::new(&mut rng, initial, start + profile.rough, profile.lag, profile.malformed);
+        if profile.poison {
+            far.poison = Some(Poison {
+                at: initial + Duration::from_secs(rng.below((scene::HISTORY + profile.rough).as_secs())),
+                kind: [PoisonKind::Transient, PoisonKind::Refused, PoisonKind::Deadly][rng.below(3) as usize],
+                later_pages_only: rng.chance(500),
+            });
+        }
+        let mut processes = Vec::new();
+        for index in 0..profile.executors + profile.planners {
+            let role = if index < profile.executors { Role::Executor } else { Role::Planner };
+            processes.push(Process::new(index as usize, role, &profile, &mut rng, start));
+        }
+        World {
+            policy: scene::policy(&profile),
+            store: Store { mutant, ..Store::default() },
+            check: Checker::new(MAX_ATTEMPTS),
+            agenda: Agenda::default(),
+            now: start,
+            outage_until: Ts::MIN,
+            calm: false,
+            mischief: 12,
+            steps: 0,
+            hash: seed,
+            broken: None,
+            rng,
+            profile,
+            mutant,
+            processes,
+            far,
+            start,
+            trace,
+        }
+    }
+
+    /// Rough times, calm times, and then everything must be in its place.
+    pub(super) fn live(&mut self) -> Result<(), Broken> {
+        self.prepare()?;
+        while !self.calm {
+            self.step()?;
+        }
+        self.settle()?;
+        // What failed in the rough times is planned once more, now that nothing disturbs.
+        for number in 100..103 {
+            self.fire(number)?;
+            self.settle()?;
+        }
+        scene::final_check(self)
+    }
+
+    fn prepare(&mut self) -> Result<(), Broken> {
+        let every = self.profile.scheduled.then(|| Duration::from_secs(25));
+        self.execute(&scene::provenance(every).into())?;
+        let rough = self.profile.rough.as_micros() as u64;
+        for number in 0..self.profile.triggers {
+            let at = if number == 0 { self.now } else { self.now + Duration::from_micros(self.rng.below(rough)) };
+            self.agenda.push(at, &mut self.rng, Event::Fire { number });
+        }
+        for _ in 0..self.profile.outages {
+            let at = self.now + Duration::from_micros(self.rng.below(rough));
+            let until = at + Duration::from_secs(1 + self.rng.below(20));
+            self.agenda.push(at, &mut self.rng, Event::Outage { until });
+        }
+        self.agenda.push(self.now + self.profile.rough, &mut self.rng, Event::Calm);
+        for process in 0..self.processes.len() {
+            self.rewake(process);
+        }
+        Ok(())
+    }
+
+    /// Runs until nothing is queued, held or waiting.
+    fn settle(&mut self) -> Result<(), Broken> {
+        let deadline = self.now + PATIENCE;
+        while !self.is_quiet() {
+            if self.now > deadline {
+                return Err("every task ends: there is still work after an hour without faults".to_owned());
+            }
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    fn is_quiet(&self) -> bool {
+        let mem = &self.store.mem;
+        mem.tasks.iter().rev().all(|task| task.status.is_final())
+            && mem.instances.iter().rev().all(|trigger| trigger.status.is_final())
+            && self.processes.iter().all(|process| process.machines.runs.is_empty())
+    }
+
+    fn step(&mut self) -> Result<(), Broken> {
+        let Some((at, event)) = self.agenda.pop() else { return Err("the world stands still".to_owned()) };
+        self.steps += 1;
+        if self.steps > MAX_STEPS {
+            return Err("every task ends: too many steps".to_owned());
+        }
+        self.now = self.now.max(at);
+        self.note(&event);
+        match event {
+            Event::Arrive { from, tx, unknown } => self.on_arrive(from, tx, unknown)?,
+            Event::Answer { from, tx, result } => self.on_answer(from, tx, result),
+            Event::Fetched { process, life, run, result } => self.on_fetched(process, life, run, result),
+            Event::Wake { process } => self.on_wake(process, at),
+            Event::Restart { process, life } => self.restart(process, life),
+            Event::Fire { number } => self.fire(number)?,
+            Event::Outage { until } => self.outage_until = self.outage_until.max(until),
+            Event::Calm => self.calm_down()?,
+        }
+        match self.broken.take() {
+            Some(broken) => Err(broken),
+            None => Ok(()),
+        }
+    }
+
+    /// Faults stop; the schedule is taken out of the manifest, so that the work has an end.
+    fn calm_down(&mut self) -> Result<(), Broken> {
+        self.calm = true;
+        self.profile = self.profile.calm();
+        if self.far.poison.is_some_and(|poison| poison.kind == PoisonKind::Deadly) {
+            // A task that kills its process is counted against its neighbours too; alone, it harms nobody.
+            self.profile.capacity = 1;
+        }
+        self.outage_until = Ts::MIN;
+        self.execute(&scene::provenance(None).into()).map(|_| ())
+    }
+
+    fn fire(&mut self, number: u64) -> Result<(), Broken> {
+        let backfill = number > 0 && number < 100 && self.rng.chance(150);
+        let wished = backfill || number > 0 && number < 100 && self.rng.chance(200);
+        let from = self.start - Duration::from_secs(self.rng.below(scene::HISTORY.as_secs()));
+        let fire = Fire {
+            public_id: format!("t{number}"),
+            trigger_type: TriggerType::Manual,
+            project_key: "default".into(),
+            provenance_code: "p".into(),
+            endpoint_name: "e".into(),
+            operation: if backfill { state::Operation::Backfill } else { state::Operation::Harvest },
+            window_from: wished.then_some(from),
+            window_to: wished.then(|| from + Duration::from_secs(1 + self.rng.below(80))),
+        };
+        // Whoever asks twice under one name gets one trigger.
+        let times = 1 + self.rng.below(2);
+        for _ in 0..times {
+            self.execute(&fire.clone().into())?;
+        }
+        Ok(())
+    }
+
+    /// A transaction of the world itself.
+    fn execute(&mut self, tx: &Tx) -> Result<Done, Broken> {
+        let done = self.store.apply(self.now, self.now, tx);
+        self.check.after(&self.store.mem, self.now, tx, &done, &self.far)?;
+        done.map_err(|error| format!("{} failed: {error}", tx.name()))
+    }
+
+    /// Sends a transaction on its way, perhaps into a fault.
+    pub(super) fn send(&mut self, process: usize, machine: Machine, tx: Tx) {
+        let from = Sender {
+            process,
+            life: self.processes[process].life,
+            machine,
+            sent: self.processes[process].local(self.now),
+        };
+        let at = self.now + self.store_delay();
+        let fault = if at < self.outage_until {
+            Some(TxError::Unavailable(String::new()))
+        } else if self.rng.chance(self.profile.busy) {
+            Some(TxError::Busy)
+        } else if self.rng.chance(self.profile.unavailable) {
+            Some(TxError::Unavailable(String::new()))
+        } else if self.rng.chance(self.profile.unknown_lost) {
+            Some(TxError::Unknown(String::new()))
+        } else {
+            None
+        };
+        match fault {
+            Some(error) => self.agenda.push(at, &mut self.rng, Event::Answer { from, tx, result: Err(error) }),
+            None => {
+                let unknown = self.rng.chance(self.profile.unknown_done);
+                self.agenda.push(at, &mut self.rng, Event::Arrive { from, tx, unknown });
+            }
+        }
+    }
+
+    fn store_delay(&mut self) -> Duration {
+        let slow = self.rng.chance(self.profile.slow_store);
+        Duration::from_micros(if slow { self.rng.below(25_000_000) } else { 200 + self.rng.below(20_000) })
+    }
+
+    fn on_arrive(&mut self, from: Sender, tx: Tx, unknown: bool) -> Result<(), Broken> {
+        let local = self.processes[from.process].local(self.now);
+        let result = self.store.apply(self.now, local, &tx);
+        if self.trace {
+            self.say(&format!("  -> {result:?}"));
+        }
+        self.mix(u64::from(result.is_ok()));
+        self.check.after(&self.store.mem, self.now, &tx, &result, &self.far)?;
+        let result = if unknown { Err(TxError::Unknown(String::new())) } else { result };
+        let at = self.now + self.store_delay();
+        self.agenda.push(at, &mut self.rng, Event::Answer { from, tx, result });
+        Ok(())
+    }
+
+    /// False when the process is not there to hear it. Then, or when it dies of it, the news is gone; a process that
+    /// stands still hears it later.
+    pub(super) fn hears(&mut self, process: usize, life: u32) -> bool {
+        let this = &self.processes[process];
+        if !this.alive || this.life != life {
+            return false;
+        }
+        if !self.calm && self.mischief > 0 {
+            if self.rng.chance(self.profile.crash) {
+                self.mischief -= 1;
+                self.crash(process);
+                return false;
+            }
+            if self.rng.chance(self.profile.pause) {
+                self.mischief -= 1;
+                self.processes[process].paused_until = self.now + Duration::from_micros(self.rng.below(40_000_000));
+            }
+            if self.rng.chance(self.profile.drain) {
+                self.mischief -= 1;
+                self.drain(process);
+            }
+        }
+        if self.rng.chance(self.profile.jump) {
+            let jump = self.rng.below(80_000_001) as i64 - 40_000_000;
+            self.processes[process].offset = jump;
+        }
+        true
+    }
+
+    pub(super) fn is_paused(&self, process: usize) -> bool {
+        self.processes[process].paused_until > self.now
+    }
+
+    /// When a process that stands still hears what has come meanwhile.
+    pub(super) fn later(&mut self, process: usize) -> Ts {
+        self.processes[process].paused_until + Duration::from_micros(self.rng.below(1_000))
+    }
+
+    pub(super) fn crash(&mut self, process: usize) {
+        let this = &mut self.processes[process];
+        this.alive = false;
+        this.machines.runs.clear();
+        let life = this.life;
+        let at = self.now + Duration::from_micros(100_000 + self.rng.below(20_000_000));
+        self.agenda.push(at, &mut self.rng, Event::Restart { process, life });
+    }
+
+    fn restart(&mut self, process: usize, life: u32) {
+        let local = self.processes[process].local(self.now);
+        let this = &mut self.processes[process];
+        if this.life != life {
+            return;
+        }
+        (this.alive, this.draining, this.paused_until) = (true, false, Ts::MIN);
+        this.life += 1;
+        this.silent_until = Ts::MIN;
+        this.machines = Machines::new(process, this.life, this.role, &self.profile, &mut self.rng, local);
+        this.next_wake = Ts::MAX;
+        self.rewake(process);
+    }
+
+    /// Asks for the process's next timer, if it is earlier than the one that is asked for.
+    pub(super) fn rewake(&mut self, process: usize) {
+        let this = &self.processes[process];
+        let wake_at = this.machines.wake_at();
+        if !this.alive || wake_at == Ts::MAX {
+            return;
+        }
+        let at = this.truly(wake_at).max(self.now).max(this.paused_until);
+        if at < this.next_wake || this.next_wake <= self.now {
+            self.processes[process].next_wake = at;
+            self.agenda.push(at, &mut self.rng, Event::Wake { process });
+        }
+    }
+
+    pub(super) fn fail(&mut self, broken: Broken) {
+        self.broken.get_or_insert(broken);
+    }
+
+    fn note(&mut self, event: &Event) {
+        let kind = match event {
+            Event::Arrive { tx, .. } => 1 + (tx.name().len() as u64) * 16,
+            Event::Answer { result, .. } => 2 + u64::from(result.is_ok()) * 16,
+            Event::Fetched { result, .. } => 3 + u64::from(result.is_ok()) * 16,
+            Event::Wake { process } => 4 + *process as u64 * 16,
+            Event::Restart { .. } => 5,
+            Event::Fire { .. } => 6,
+            Event::Outage { .. } => 7,
+            Event::Calm => 8,
+        };
+        self.mix(kind);
+        self.mix(self.now.micros() as u64);
+        if self.trace {
+            let line = format!("{event:?}");
+            self.say(&line);
+        }
+    }
+
+    fn mix(&mut self, value: u64) {
+        self.hash = (self.hash ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23);
+    }
+
+    #[expect(clippy::print_stdout, reason = "the trace that a person asked for")]
+    fn say(&self, line: &str) {
+        let since = self.now.micros() - self.start.micros();
+        println!("{:>5} {:>4}.{:06} {line}", self.steps, since / 1_000_000, since % 1_000_000);
+    }
+
+    /// Tasks in this state.
+    pub(super) fn tasks_in(&self, status: TaskStatus) -> usize {
+        self.store.mem.tasks.iter().filter(|task| task.status == status).count()
+    }
+}

@@ -1,0 +1,215 @@
+//! The words of the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use ipnet::IpNet;
+
+use patra_core::Ts;
+use patra_core::port::query::View;
+use patra_core::tx::Scope;
+
+/// Patra collects: any API, feed or page, on schedule, without gaps, without duplicates.
+#[derive(Debug, Parser)]
+#[command(name = "patra", version, propagate_version = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+impl Cli {
+    /// What is logged when RUST_LOG says nothing: a server tells what it does, a command only what went wrong.
+    pub(crate) fn default_log(&self) -> &'static str {
+        if matches!(self.command, Command::Serve(_)) { "info" } else { "error" }
+    }
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Global {
+    /// Folder of the embedded database
+    #[arg(long, global = true, env = "PATRA_DATA", default_value = "./patra-data", value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// PostgreSQL instead of the embedded database: postgres://user:password@host/database
+    #[arg(long, global = true, env = "PATRA_DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    pub(crate) database_url: Option<String>,
+    /// How results are printed
+    #[arg(long, short = 'o', global = true, env = "PATRA_OUTPUT", default_value = "table", value_name = "FORMAT")]
+    pub(crate) output: Output,
+    /// How log lines are printed
+    #[arg(long, global = true, env = "PATRA_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
+    pub(crate) log_format: LogFormat,
+    /// Network that may be collected from although it is not public, such as 10.0.0.0/8; may be repeated
+    #[arg(long, global = true, env = "PATRA_ALLOW_NET", value_delimiter = ',', value_name = "CIDR")]
+    pub(crate) allow_net: Vec<IpNet>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Table,
+    Json,
+    Ndjson,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the server: API, planner and executor in one process, or some of them
+    Serve(Serve),
+    /// Show it all in half a minute, offline: a far side with faults, a harvest, a kill, a resume
+    Demo(Demo),
+    /// Check manifests and put them into the registry
+    Apply(Apply),
+    /// Check manifests and change nothing
+    Validate(Validate),
+    /// Collect now, show progress, and end when the work has ended
+    Run(Run),
+    /// List what is there
+    Get(Get),
+    /// Make or update the database's schema
+    Migrate,
+    /// Ask a running server, or the database, whether it is well
+    Health(Health),
+    /// API keys
+    Key {
+        #[command(subcommand)]
+        command: Key,
+    },
+    /// Print a completion script for a shell
+    Completions { shell: clap_complete::Shell },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Address of the API
+    #[arg(long, env = "PATRA_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDR")]
+    pub(crate) listen: std::net::SocketAddr,
+    /// Parts to run; all when none is named
+    #[arg(long = "role", env = "PATRA_ROLE", value_delimiter = ',', value_name = "ROLE")]
+    pub(crate) roles: Vec<Role>,
+    #[command(flatten)]
+    pub(crate) engine: Engine,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Role {
+    Api,
+    Planner,
+    Executor,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Engine {
+    /// Tasks at work at once
+    #[arg(long, env = "PATRA_CONCURRENCY", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) concurrency: u32,
+    /// How long a task stays with a process that does not answer
+    #[arg(long, env = "PATRA_LEASE_SECS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) lease_secs: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Records on the far side
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    pub(crate) records: u64,
+    /// Leave the far side and the server running at the end
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Apply {
+    /// Manifest, or folder of manifests (*.yaml, *.yml); may be repeated
+    #[arg(long = "file", short = 'f', required = true, value_name = "FILE|DIR")]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Validate {
+    /// Manifests, or folders of manifests
+    #[arg(required = true, value_name = "FILE|DIR")]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    pub(crate) provenance: String,
+    pub(crate) endpoint: String,
+    /// What to do
+    #[arg(long, default_value = "harvest")]
+    pub(crate) operation: Operation,
+    /// Beginning of the window, instead of where the cursor stands
+    #[arg(long, value_name = "TIME")]
+    pub(crate) from: Option<Ts>,
+    /// End of the window, instead of now less the safety lag
+    #[arg(long, value_name = "TIME")]
+    pub(crate) to: Option<Ts>,
+    /// Only ask for the work; executors elsewhere do it
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+    #[command(flatten)]
+    pub(crate) engine: Engine,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Operation {
+    Harvest,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Get {
+    /// What to list
+    #[arg(value_parser = view)]
+    pub(crate) view: View,
+    #[arg(long, value_name = "CODE")]
+    pub(crate) provenance: Option<String>,
+    #[arg(long, value_name = "NAME")]
+    pub(crate) endpoint: Option<String>,
+    #[arg(long, value_name = "STATUS")]
+    pub(crate) status: Option<String>,
+    #[arg(long, value_name = "ID")]
+    pub(crate) plan: Option<i64>,
+    #[arg(long, value_name = "ID")]
+    pub(crate) task: Option<i64>,
+    #[arg(long, value_name = "ID")]
+    pub(crate) run: Option<i64>,
+    /// Rows at most; with ndjson, 0 means all
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    pub(crate) limit: u64,
+}
+
+fn view(word: &str) -> Result<View, String> {
+    word.parse().map_err(|_| {
+        let known: Vec<_> = View::ALL.iter().map(|view| view.as_str()).collect();
+        format!("one of: {}", known.join(", "))
+    })
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Health {
+    /// A server to ask, such as http://127.0.0.1:8080; the database itself when none is named
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Key {
+    /// Make a key and show it, once
+    Create {
+        name: String,
+        /// read, write or admin
+        #[arg(long, default_value = "read", value_parser = |word: &str| word.parse::<Scope>().map_err(|error| error.to_string()))]
+        scope: Scope,
+    },
+    /// List keys, without their secrets
+    List,
+    /// Make a key useless, by the public part of it
+    Revoke { prefix: String },
+}

@@ -1,0 +1,17 @@
+//! The wall clock, read here and nowhere else.
+
+use std::time::SystemTime;
+
+use patra_core::Ts;
+use patra_core::port::Clock;
+
+#[derive(Debug)]
+pub(crate) struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "the one place where the program learns what time it is")]
+    fn now(&self) -> Ts {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Ts::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    }
+}

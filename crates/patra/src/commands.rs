@@ -1,0 +1,41 @@
+//! One file per command.
+
+mod apply;
+mod demo;
+mod get;
+mod health;
+mod key;
+mod run;
+mod serve;
+
+use clap::CommandFactory as _;
+
+use crate::cli::{Cli, Command};
+use crate::error::{Error, Exit};
+use crate::{output, store};
+
+pub(crate) async fn run(cli: Cli) -> Result<Exit, Error> {
+    let Cli { global, command } = cli;
+    match command {
+        Command::Serve(args) => serve::run(&global, &args).await,
+        Command::Demo(args) => demo::run(&global, &args).await,
+        Command::Apply(args) => apply::apply(&global, &args).await,
+        Command::Validate(args) => apply::validate(&global, &args),
+        Command::Run(args) => run::run(&global, &args).await,
+        Command::Get(args) => get::run(&global, &args).await,
+        Command::Migrate => {
+            let version = store::open(&global).await?.store.ping().await?;
+            let value = serde_json::json!({ "schema_version": version });
+            output::result(global.output, &format!("the schema is at version {version}"), &value)?;
+            Ok(Exit::Ok)
+        }
+        Command::Health(args) => health::run(&global, &args).await,
+        Command::Key { command } => key::run(&global, &command).await,
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "patra", &mut script);
+            output::line(String::from_utf8_lossy(&script).trim_end())?;
+            Ok(Exit::Ok)
+        }
+    }
+}

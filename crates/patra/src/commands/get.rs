@@ -1,0 +1,46 @@
+//! `get`: rows of any view, also beside a running server.
+
+use patra_core::port::query::Filter;
+
+use crate::cli::{Get, Global, Output};
+use crate::error::{Error, Exit};
+use crate::{output, store};
+
+pub(crate) async fn run(global: &Global, args: &Get) -> Result<Exit, Error> {
+    if args.limit == 0 && global.output != Output::Ndjson {
+        return Err(Error::usage("--limit 0, for all rows, needs --output ndjson"));
+    }
+    let queries = store::open_to_read(global).await?;
+    let mut left = if args.limit == 0 { u64::MAX } else { args.limit };
+    let mut filter = Filter {
+        provenance_code: args.provenance.clone(),
+        endpoint_name: args.endpoint.clone(),
+        status: args.status.clone(),
+        plan: args.plan,
+        task: args.task,
+        run: args.run,
+        ..Filter::default()
+    };
+    args.view.conditions(&filter).map_err(|error| Error::usage(error.to_string()))?;
+    let mut gathered = Vec::new();
+    loop {
+        let page = left.min(u64::from(Filter::MAX_LIMIT));
+        filter.limit = u32::try_from(page).unwrap_or(Filter::MAX_LIMIT);
+        let rows = queries.list(args.view, filter.clone()).await?;
+        let last = (rows.len() as u64) < page;
+        filter.before_id = rows.last().and_then(|row| row.first()).and_then(|id| id.to_json().as_i64());
+        left -= rows.len() as u64;
+        if global.output == Output::Ndjson {
+            output::rows(global.output, args.view, &rows)?;
+        } else {
+            gathered.extend(rows);
+        }
+        if last || left == 0 {
+            break;
+        }
+    }
+    if global.output != Output::Ndjson {
+        output::rows(global.output, args.view, &gathered)?;
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,47 @@
+//! `health`: one line, and an exit code for scripts.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use patra_core::port::Transport as _;
+use patra_core::port::transport::{Limits, Method, Request};
+
+use crate::cli::{Global, Health};
+use crate::error::{Error, Exit};
+use crate::{output, store};
+
+pub(crate) async fn run(global: &Global, args: &Health) -> Result<Exit, Error> {
+    match &args.url {
+        Some(url) => ask_server(global, url).await,
+        None => ask_database(global).await,
+    }
+}
+
+async fn ask_database(global: &Global) -> Result<Exit, Error> {
+    let queries: Arc<_> = store::open_to_read(global).await?;
+    let version = queries.ping().await?;
+    let value = json!({ "status": "healthy", "schema_version": version });
+    output::result(global.output, &format!("healthy: the database answers, schema version {version}"), &value)?;
+    Ok(Exit::Ok)
+}
+
+async fn ask_server(global: &Global, url: &str) -> Result<Exit, Error> {
+    // The operator names the address: a server on this host is the usual case.
+    let everywhere = ["0.0.0.0/0", "::/0"].into_iter().filter_map(|net| net.parse().ok()).collect();
+    let client = patra_http::Client::new(patra_http::Guard::new(everywhere)).map_err(|error| Error::unexpected(error.to_string()))?;
+    let request = Request {
+        method: Method::Get,
+        url: format!("{}/health", url.trim_end_matches('/')),
+        headers: Vec::new(),
+        body: None,
+        limits: Limits::default(),
+    };
+    let answer = client.send(request).await.map_err(|error| {
+        Error::failed(format!("{url} does not answer: {error}")).hint("is `patra serve` running there?")
+    })?;
+    let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    let status = body["status"].as_str().unwrap_or("unknown").to_owned();
+    output::result(global.output, &format!("{status}: {url}"), &body)?;
+    Ok(if answer.status == 200 { Exit::Ok } else { Exit::Failures })
+}

@@ -1,0 +1,38 @@
+//! `key`: make, list and revoke API keys.
+
+use serde_json::json;
+
+use patra_core::port::Commands;
+use patra_core::port::query::{Filter, View};
+use patra_core::tx::RevokeKey;
+
+use crate::cli::{Global, Key};
+use crate::error::{Error, Exit};
+use crate::{output, store};
+
+pub(crate) async fn run(global: &Global, command: &Key) -> Result<Exit, Error> {
+    match command {
+        Key::List => {
+            let rows = store::open_to_read(global).await?.list(View::Keys, Filter::default()).await?;
+            output::rows(global.output, View::Keys, &rows)?;
+        }
+        Key::Create { name, scope } => {
+            let opened = store::open(global).await?;
+            let commands: &dyn Commands = &*opened.store;
+            let (text, create) = patra_api::key::generate(name, *scope, false)
+                .map_err(|error| Error::unexpected(format!("no randomness: {error}")))?;
+            commands.run(create).await?;
+            output::result(global.output, &text, &json!({ "key": text, "name": name, "scope": scope }))?;
+        }
+        Key::Revoke { prefix } => {
+            let opened = store::open(global).await?;
+            let commands: &dyn Commands = &*opened.store;
+            if !commands.run(RevokeKey { prefix: prefix.clone() }).await?.revoked {
+                let message = format!("there is no key `{prefix}` that could be revoked");
+                return Err(Error::not_found(message).hint("`patra key list` shows the public parts"));
+            }
+            output::result(global.output, &format!("{prefix} revoked"), &json!({ "revoked": prefix }))?;
+        }
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,197 @@
+//! `run`: ask for work, do it here, show it, and end when it has ended.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use serde_json::json;
+
+use patra_core::port::query::{Filter, Progress, View};
+use patra_core::port::{Commands, Store};
+use patra_core::state::{Operation, TaskStatus, TriggerStatus, TriggerType};
+use patra_core::tx::Fire;
+use patra_engine::Role;
+use patra_spec::Manifest;
+
+use crate::cli::{Global, Run};
+use crate::error::{Error, Exit};
+use crate::progress::{Bar, Counts, say};
+use crate::signals::Signals;
+use crate::{host, output, store};
+
+pub(crate) async fn run(global: &Global, args: &Run) -> Result<Exit, Error> {
+    if let (Some(from), Some(to)) = (args.from, args.to)
+        && from >= to
+    {
+        return Err(Error::usage("--from must lie before --to"));
+    }
+    let signals = Signals::listen()?;
+    let opened = store::open(global).await?;
+    let store = opened.store;
+    let job = Job { store: Arc::clone(&store), public_id: format!("run-{}", host::random_hex(8)?), fire: trigger(&*store, args).await? };
+    let counts = Arc::new(Counts::default());
+    if args.no_wait {
+        job.fire().await?;
+        output::result(global.output, &job.public_id, &json!({ "public_id": job.public_id }))?;
+        return Ok(Exit::Ok);
+    }
+    let roles = vec![Role::Planner, Role::Executor];
+    let engine = host::engine(global, args.engine, roles, store, opened.alone, counts.clone()).await?;
+    job.fire().await?;
+    engine.nudge();
+    let finished = job.wait(&counts, &signals).await;
+    engine.stop(signals.hurry.clone()).await;
+    match finished? {
+        Some(progress) => job.report(global, &counts, &progress).await,
+        None => Err(Error::failed("stopped before the work was done").hint("run the same command again: it goes on where it stopped")),
+    }
+}
+
+/// Checks that there is such an endpoint, so that a typo is told at once and not by a failed job.
+async fn trigger(store: &dyn Store, args: &Run) -> Result<Fire, Error> {
+    let (code, name) = (args.provenance.trim().to_lowercase(), args.endpoint.trim().to_lowercase());
+    let document = store.manifest(&code).await?.ok_or_else(|| {
+        Error::not_found(format!("no manifest is applied for `{code}`"))
+            .hint("`patra apply -f FILE` adds one; `patra get provenances` lists them")
+    })?;
+    let manifest = serde_json::from_str(&document)
+        .ok()
+        .and_then(|document| Manifest::from_document(&document).ok())
+        .ok_or_else(|| Error::unexpected(format!("the stored manifest of `{code}` is damaged")).hint("apply it again"))?;
+    if !manifest.endpoints.contains_key(&name) {
+        let known: Vec<_> = manifest.endpoints.keys().map(String::as_str).collect();
+        return Err(Error::not_found(format!("`{code}` has no endpoint `{name}`")).hint(format!("it has: {}", known.join(", "))));
+    }
+    Ok(Fire {
+        public_id: String::new(),
+        trigger_type: TriggerType::Manual,
+        project_key: "default".into(),
+        provenance_code: code,
+        endpoint_name: name,
+        operation: match args.operation {
+            crate::cli::Operation::Harvest => Operation::Harvest,
+        },
+        window_from: args.from,
+        window_to: args.to,
+    })
+}
+
+struct Job {
+    store: Arc<dyn Store>,
+    public_id: String,
+    fire: Fire,
+}
+
+impl Job {
+    async fn fire(&self) -> Result<(), Error> {
+        let commands: &dyn Commands = &*self.store;
+        commands.run(Fire { public_id: self.public_id.clone(), ..self.fire.clone() }).await?;
+        Ok(())
+    }
+
+    /// Until nothing of this endpoint is left to do, or a signal comes. Work that an earlier, interrupted run left in the
+    /// queue belongs to it too.
+    async fn wait(&self, counts: &Arc<Counts>, signals: &Signals) -> Result<Option<Progress>, Error> {
+        let bar = Bar::new(Arc::clone(counts));
+        let mut pause = Duration::from_millis(20);
+        let end = loop {
+            if signals.stop.is_cancelled() {
+                break None;
+            }
+            if let Ok(Some(progress)) = self.store.progress(&self.public_id).await {
+                let left = self.open_tasks().await.unwrap_or(1);
+                bar.show(progress.tasks_ended(), progress.tasks().max(progress.tasks_ended() + left));
+                if progress.is_finished() && left == 0 {
+                    break Some(progress);
+                }
+            }
+            tokio::select! {
+                () = signals.stop.cancelled() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+            pause = (pause * 2).min(Duration::from_millis(250));
+        };
+        bar.end();
+        Ok(end)
+    }
+
+    /// Tasks of this endpoint that have not ended; counted up to a limit, since only zero matters.
+    async fn open_tasks(&self) -> Result<u64, Error> {
+        let mut open = 0;
+        for status in [TaskStatus::Queued, TaskStatus::Dispatched, TaskStatus::Executing] {
+            open += self.tasks(status, 50).await?.len() as u64;
+        }
+        Ok(open)
+    }
+
+    async fn tasks(&self, status: TaskStatus, limit: u32) -> Result<Vec<patra_core::port::query::Row>, Error> {
+        let filter = Filter {
+            provenance_code: Some(self.fire.provenance_code.clone()),
+            endpoint_name: Some(self.fire.endpoint_name.clone()),
+            status: Some(status.as_str().to_owned()),
+            limit,
+            ..Filter::default()
+        };
+        Ok(self.store.list(View::Tasks, filter).await?)
+    }
+
+    async fn report(&self, global: &Global, counts: &Counts, progress: &Progress) -> Result<Exit, Error> {
+        let remark = progress.remarks.as_deref().and_then(remark_text);
+        if progress.trigger_status == TriggerStatus::Failed {
+            let reason = remark.unwrap_or_else(|| "the reason is not recorded".into());
+            return Err(Error::configuration(format!("the work could not be planned: {reason}")).hint("mend the manifest and apply it again"));
+        }
+        let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
+        let cursor = self.cursor().await?;
+        let value = json!({
+            "public_id": self.public_id,
+            "pages": get(&counts.pages),
+            "inserted": get(&counts.inserted),
+            "updated": get(&counts.updated),
+            "skipped": get(&counts.skipped),
+            "rejected": get(&counts.rejected),
+            "throttled": get(&counts.throttled),
+            "tasks_succeeded": progress.tasks_succeeded,
+            "tasks_failed": progress.tasks_failed,
+            "tasks_partial": progress.tasks_partial,
+            "cursor": cursor,
+            "remark": remark,
+        });
+        let mut text = format!(
+            "{} new, {} changed, {} unchanged records in {} pages",
+            get(&counts.inserted), get(&counts.updated), get(&counts.skipped), get(&counts.pages)
+        );
+        if let Some(cursor) = &cursor {
+            text.push_str(&format!("; everything before {cursor} is collected"));
+        }
+        output::result(global.output, &text, &value)?;
+        if get(&counts.rejected) > 0 {
+            say(&format!("{} records could not be used: `patra get quarantine` shows why", get(&counts.rejected)));
+        }
+        let bad = progress.tasks_failed + progress.tasks_partial;
+        if bad > 0 {
+            let message = format!("{bad} of {} slices failed", progress.tasks());
+            return Err(Error::failed(message).hint("`patra get tasks --status FAILED -o json` shows why; the next run reads them again"));
+        }
+        Ok(Exit::Ok)
+    }
+
+    async fn cursor(&self) -> Result<Option<String>, Error> {
+        let filter = Filter {
+            provenance_code: Some(self.fire.provenance_code.clone()),
+            endpoint_name: Some(self.fire.endpoint_name.clone()),
+            limit: 1,
+            ..Filter::default()
+        };
+        let rows = self.store.list(View::Cursors, filter).await?;
+        let row = rows.first().map(|row| View::Cursors.to_json(row));
+        let at = row.and_then(|row| row["normalized_instant"].as_str().map(str::to_owned));
+        Ok(at.and_then(|at| at.parse::<patra_core::Ts>().ok()).map(patra_core::Ts::to_short_text))
+    }
+}
+
+/// Remarks are JSON; people want the sentence in them.
+fn remark_text(remarks: &str) -> Option<String> {
+    let value: serde_json::Value = serde_json::from_str(remarks).ok()?;
+    ["error", "remark"].iter().find_map(|key| value[*key].as_str()).map(str::to_owned)
+}

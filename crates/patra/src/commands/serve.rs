@@ -1,0 +1,89 @@
+//! `serve`: the long-running process.
+
+use std::sync::Arc;
+
+use patra_api::Api;
+use patra_core::port::{Commands, Store};
+use patra_core::tx::Scope;
+use patra_engine::Engine;
+
+use crate::cli::{Global, Role, Serve};
+use crate::clock::SystemClock;
+use crate::error::{Error, Exit};
+use crate::progress::say;
+use crate::signals::Signals;
+use crate::{host, store};
+
+pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
+    let signals = Signals::listen()?;
+    let all = [Role::Api, Role::Planner, Role::Executor];
+    let roles = if args.roles.is_empty() { all.to_vec() } else { args.roles.clone() };
+    if args.roles.len() == 1 && global.database_url.is_none() {
+        tracing::warn!("one role alone on an embedded database: no other process can open it to do the rest");
+    }
+    let opened = store::open(global).await?;
+    let engine_roles: Vec<_> = roles
+        .iter()
+        .filter_map(|role| match role {
+            Role::Api => None,
+            Role::Planner => Some(patra_engine::Role::Planner),
+            Role::Executor => Some(patra_engine::Role::Executor),
+        })
+        .collect();
+    let store = opened.store;
+    let engine =
+        Arc::new(host::engine(global, args.engine, engine_roles, Arc::clone(&store), opened.alone, Arc::new(())).await?);
+    let api = match roles.contains(&Role::Api) {
+        true => Some(start_api(args, store, &engine, &signals).await?),
+        false => None,
+    };
+    tracing::info!(roles = ?roles, "serving; press Ctrl-C to stop");
+    signals.stop.cancelled().await;
+    tracing::info!("stopping: finishing what is in flight");
+    if let Some(api) = api {
+        let _ = api.await;
+    }
+    if let Some(engine) = Arc::into_inner(engine) {
+        engine.stop(signals.hurry.clone()).await;
+    }
+    tracing::info!("stopped");
+    Ok(Exit::Ok)
+}
+
+async fn start_api(
+    args: &Serve,
+    store: Arc<dyn Store>,
+    engine: &Arc<Engine>,
+    signals: &Signals,
+) -> Result<tokio::task::JoinHandle<()>, Error> {
+    let listener = tokio::net::TcpListener::bind(args.listen).await.map_err(|error| {
+        Error::configuration(format!("{} cannot be listened on: {error}", args.listen)).hint("choose another address with --listen")
+    })?;
+    let address = listener.local_addr()?;
+    first_key(&*store).await?;
+    tracing::info!(address = %address, "the API listens");
+    let weak = Arc::downgrade(engine);
+    let nudge = Arc::new(move || {
+        if let Some(engine) = weak.upgrade() {
+            engine.nudge();
+        }
+    });
+    let api = Api { store, clock: Arc::new(SystemClock), nudge };
+    let stop = signals.stop.clone();
+    Ok(tokio::spawn(async move {
+        if let Err(error) = patra_api::serve(listener, api, stop).await {
+            tracing::error!(error = %error, "the API stopped");
+        }
+    }))
+}
+
+/// The first start makes a key and shows it, this once.
+async fn first_key(store: &dyn Store) -> Result<(), Error> {
+    let commands: &dyn Commands = store;
+    let (text, create) = patra_api::key::generate("first", Scope::Admin, true)
+        .map_err(|error| Error::unexpected(format!("no randomness: {error}")))?;
+    if commands.run(create).await?.created {
+        say(&format!("This is your administrator key. It is shown only now:\n\n    {text}\n"));
+    }
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! Putting an engine together for `serve` and `run`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use patra_core::port::{Clock as _, Store};
+use patra_engine::{Engine, Listener, Options, Ports, Role};
+
+use crate::cli::{self, Global};
+use crate::clock::SystemClock;
+use crate::error::Error;
+
+/// Starts the engine's parts on a store.
+pub(crate) async fn engine(
+    global: &Global,
+    settings: cli::Engine,
+    roles: Vec<Role>,
+    store: Arc<dyn Store>,
+    alone: bool,
+    listener: Arc<dyn Listener>,
+) -> Result<Engine, Error> {
+    let guard = patra_http::Guard::new(global.allow_net.clone());
+    let client = patra_http::Client::new(guard)
+        .map_err(|error| Error::unexpected(format!("the HTTP client cannot be started: {error}")))?;
+    let ports = Ports { store, transport: Arc::new(client), clock: Arc::new(SystemClock) };
+    let options = Options {
+        roles,
+        alone,
+        concurrency: settings.concurrency,
+        lease: Duration::from_secs(settings.lease_secs),
+        // Alone, nobody else makes work: a nudge says when there is some.
+        poll: if alone { Duration::from_millis(200) } else { Duration::from_secs(1) },
+        seed: SystemClock.now().micros().unsigned_abs(),
+        ..Options::new(owner()?)
+    };
+    Ok(Engine::start(ports, options, listener).await?)
+}
+
+/// Names this process and this start of it.
+fn owner() -> Result<String, Error> {
+    let host = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
+    let host = host.trim();
+    Ok(format!("{}:{}:{}", if host.is_empty() { "host" } else { host }, std::process::id(), random_hex(4)?))
+}
+
+pub(crate) fn random_hex(bytes: usize) -> Result<String, Error> {
+    let mut buffer = vec![0u8; bytes];
+    getrandom::fill(&mut buffer).map_err(|error| Error::unexpected(format!("no randomness: {error}")))?;
+    Ok(buffer.iter().map(|byte| format!("{byte:02x}")).collect())
+}

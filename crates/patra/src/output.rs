@@ -1,0 +1,68 @@
+//! Data on stdout, as table, JSON or one JSON object a line.
+
+use std::io::{self, Write as _};
+
+use comfy_table::{ContentArrangement, Table, presets};
+use serde_json::Value;
+
+use patra_core::port::query::{Cell, Row, View};
+
+use crate::cli::Output;
+use crate::error::Error;
+
+/// Prints rows of a view.
+pub(crate) fn rows(format: Output, view: View, rows: &[Row]) -> Result<(), Error> {
+    match format {
+        Output::Table => table(view, rows),
+        Output::Json => json(&Value::Array(rows.iter().map(|row| view.to_json(row)).collect())),
+        Output::Ndjson => rows.iter().try_for_each(|row| line(&view.to_json(row).to_string())),
+    }
+}
+
+/// Prints one result: as text for people, else as JSON.
+pub(crate) fn result(format: Output, text: &str, value: &Value) -> Result<(), Error> {
+    match format {
+        Output::Table => line(text),
+        Output::Json => json(value),
+        Output::Ndjson => line(&value.to_string()),
+    }
+}
+
+fn json(value: &Value) -> Result<(), Error> {
+    line(&serde_json::to_string_pretty(value).unwrap_or_default())
+}
+
+pub(crate) fn line(text: &str) -> Result<(), Error> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}")?;
+    Ok(())
+}
+
+fn table(view: View, rows: &[Row]) -> Result<(), Error> {
+    // Columns in which nothing stands would only push the others off the screen.
+    let used: Vec<_> = (0..view.columns().len()).filter(|at| rows.iter().any(|row| row[*at] != Cell::Null)).collect();
+    if rows.is_empty() {
+        return line(&format!("no {}", view.as_str()));
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(used.iter().map(|at| view.columns()[*at].name));
+    for row in rows {
+        table.add_row(used.iter().map(|at| short(&row[*at])));
+    }
+    line(&table.to_string())
+}
+
+fn short(cell: &Cell) -> String {
+    const WIDEST: usize = 60;
+    let text = match cell {
+        Cell::Null => String::new(),
+        Cell::Int(number) => number.to_string(),
+        Cell::Time(at) => at.to_short_text(),
+        Cell::Text(text) | Cell::Json(text) => text.clone(),
+    };
+    if text.chars().count() <= WIDEST {
+        return text;
+    }
+    text.chars().take(WIDEST - 1).chain(['…']).collect()
+}

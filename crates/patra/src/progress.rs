@@ -1,0 +1,118 @@
+//! What a person sees while work goes on: a bar on a terminal, nothing elsewhere. Log lines go through the same writer, so
+//! that they do not tear it.
+
+use std::io::{self, IsTerminal as _, Write};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use patra_engine::{Listener, RunEvent};
+
+fn display() -> &'static MultiProgress {
+    static DISPLAY: OnceLock<MultiProgress> = OnceLock::new();
+    DISPLAY.get_or_init(|| {
+        let target = if io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        MultiProgress::with_draw_target(target)
+    })
+}
+
+/// Says something on stderr, above the bar.
+pub(crate) fn say(text: &str) {
+    display().suspend(|| {
+        let _ = writeln!(io::stderr(), "{text}");
+    });
+}
+
+/// Counts what the engine does, and shows it.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) pages: AtomicU64,
+    pub(crate) inserted: AtomicU64,
+    pub(crate) updated: AtomicU64,
+    pub(crate) skipped: AtomicU64,
+    pub(crate) rejected: AtomicU64,
+    pub(crate) throttled: AtomicU64,
+    pub(crate) failures: AtomicU64,
+}
+
+impl Counts {
+    pub(crate) fn records(&self) -> u64 {
+        self.inserted.load(Relaxed) + self.updated.load(Relaxed) + self.skipped.load(Relaxed)
+    }
+}
+
+impl Listener for Counts {
+    fn on(&self, event: &RunEvent<'_>) {
+        match event {
+            RunEvent::Committed { stats, .. } => {
+                self.pages.fetch_add(1, Relaxed);
+                self.inserted.fetch_add(u64::from(stats.inserted), Relaxed);
+                self.updated.fetch_add(u64::from(stats.updated), Relaxed);
+                self.skipped.fetch_add(u64::from(stats.skipped), Relaxed);
+                self.rejected.fetch_add(u64::from(stats.failed), Relaxed);
+            }
+            RunEvent::Throttled { wait, .. } => {
+                self.throttled.fetch_add(1, Relaxed);
+                if *wait >= Duration::from_millis(500) {
+                    say(&format!("  the far side asked for a pause: waiting {:.1} s", wait.as_secs_f64()));
+                }
+            }
+            RunEvent::Failed { .. } => {
+                self.failures.fetch_add(1, Relaxed);
+            }
+            RunEvent::Ended { .. } => {}
+        }
+    }
+}
+
+/// The bar of one command.
+#[derive(Debug)]
+pub(crate) struct Bar {
+    bar: ProgressBar,
+    counts: Arc<Counts>,
+}
+
+impl Bar {
+    pub(crate) fn new(counts: Arc<Counts>) -> Bar {
+        let bar = display().add(ProgressBar::new(0));
+        if let Ok(style) = ProgressStyle::with_template("  {bar:30} {pos}/{len} slices  {msg}  {elapsed}") {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        Bar { bar, counts }
+    }
+
+    pub(crate) fn show(&self, done: u64, all: u64) {
+        self.bar.set_length(all);
+        self.bar.set_position(done);
+        let rate = self.counts.records() as f64 / self.bar.elapsed().as_secs_f64().max(0.001);
+        self.bar.set_message(format!("{} records ({rate:.0}/s)", self.counts.records()));
+    }
+
+    pub(crate) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Log lines on stderr, in step with the bar.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogWriter;
+
+impl Write for LogWriter {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        display().suspend(|| io::stderr().write(line))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+impl<'a> tracing_subscriber::fmt::MakeWriter<'a> for LogWriter {
+    type Writer = LogWriter;
+
+    fn make_writer(&'a self) -> LogWriter {
+        LogWriter
+    }
+}

@@ -1,0 +1,72 @@
+//! Opening the store that the options name.
+
+use std::sync::Arc;
+
+use patra_core::port::{Clock, Queries, Store};
+use patra_store_postgres::PostgresStore;
+use patra_store_sqlite::{OpenError, SqliteStore};
+
+use crate::cli::Global;
+use crate::clock::SystemClock;
+use crate::error::Error;
+
+/// A store, and whether this process is the only one on it.
+pub(crate) struct Opened {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) alone: bool,
+}
+
+/// For reading and writing; migrates.
+pub(crate) async fn open(global: &Global) -> Result<Opened, Error> {
+    if let Some(url) = &global.database_url {
+        let store = PostgresStore::open(patra_store_postgres::Options::new(url)).await.map_err(postgres)?;
+        return Ok(Opened { store: Arc::new(store), alone: false });
+    }
+    let options = sqlite_options(global);
+    let store = tokio::task::spawn_blocking(move || SqliteStore::open(options)).await;
+    let store = store.map_err(|error| Error::unexpected(error.to_string()))?.map_err(sqlite)?;
+    Ok(Opened { store: Arc::new(store), alone: true })
+}
+
+/// For reading only: works beside a running server.
+pub(crate) async fn open_to_read(global: &Global) -> Result<Arc<dyn Queries>, Error> {
+    if global.database_url.is_some() {
+        let url = global.database_url.clone().unwrap_or_default();
+        return Ok(Arc::new(PostgresStore::open(patra_store_postgres::Options::new(url)).await.map_err(postgres)?));
+    }
+    let options = sqlite_options(global);
+    let reader = tokio::task::spawn_blocking(move || SqliteStore::open_read_only(&options)).await;
+    Ok(Arc::new(reader.map_err(|error| Error::unexpected(error.to_string()))?.map_err(sqlite)?))
+}
+
+fn sqlite_options(global: &Global) -> patra_store_sqlite::Options {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    patra_store_sqlite::Options::new(global.data.join("patra.db"), clock)
+}
+
+fn sqlite(error: OpenError) -> Error {
+    let hint = match &error {
+        OpenError::FolderNotCreatable { .. } | OpenError::FolderNotWritable { .. } => {
+            "choose another folder with --data, or change its permissions"
+        }
+        OpenError::Locked { .. } => {
+            "stop that process, use its HTTP API, or choose another folder with --data; `patra get` works beside it"
+        }
+        OpenError::Missing { .. } => "`patra apply -f FILE` makes it; or name the right folder with --data",
+        OpenError::NotADatabase { .. } | OpenError::Foreign { .. } => "choose another folder with --data",
+        OpenError::SchemaNewer { .. } | OpenError::MigrationChanged { .. } => "use the version of patra that wrote it, or a newer one",
+        OpenError::SchemaOlder { .. } => "run `patra migrate`",
+        OpenError::OldSqlite { .. } | OpenError::Thread { .. } | OpenError::Sqlite { .. } => {
+            return Error::unexpected(error.to_string());
+        }
+    };
+    Error::configuration(error.to_string()).hint(hint)
+}
+
+fn postgres(error: patra_store_postgres::OpenError) -> Error {
+    let shown = Error::configuration(error.to_string());
+    match error.hint() {
+        Some(hint) => shown.hint(hint),
+        None => shown,
+    }
+}
