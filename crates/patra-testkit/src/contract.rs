@@ -17,6 +17,8 @@
 //!   a commit whose answer was lost.
 //! * Ending a run that is closed answers the task's present status, whoever closed it, as long as the run is of this
 //!   fence.
+//! * A list shows empty `fields` as null. JSON may come back in another spelling, but never a payload or fields.
+//! * A plan that is not consumable hands out no tasks; a repeated start that finds its plan cancelled closes its run.
 //! * A key whose prefix exists is not made again (`created: false`); a revoked or unknown one is `revoked: false`.
 
 mod commit;
@@ -145,6 +147,7 @@ cases! {
         only_a_partial_plan_of_this_trigger_is_continued,
         a_plan_without_slices_ends_its_trigger,
         a_snapshot_is_stored_once_under_its_hash,
+        text_that_is_no_json_is_refused,
     }
     queue {
         tasks_are_claimed_by_priority_then_time_then_id,

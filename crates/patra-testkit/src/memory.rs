@@ -4,6 +4,7 @@
 
 mod commit;
 mod cursor;
+mod json;
 mod plan;
 mod progress;
 mod queue;

@@ -51,7 +51,8 @@ fn start_logging(cli: &Cli) -> Result<(), Error> {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .or_else(|_| tracing_subscriber::EnvFilter::try_new(cli.default_log()))
         .map_err(|error| Error::usage(format!("the log filter is unreadable: {error}")))?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(progress::LogWriter);
+    let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(progress::LogWriter).with_ansi(colour);
     if cli.global.log_format == cli::LogFormat::Json { lines.json().init() } else { lines.with_target(false).init() }
     Ok(())
 }

@@ -19,12 +19,12 @@ pub(crate) struct Opened {
 /// For reading and writing; migrates.
 pub(crate) async fn open(global: &Global) -> Result<Opened, Error> {
     if let Some(url) = &global.database_url {
-        let store = PostgresStore::open(patra_store_postgres::Options::new(url)).await.map_err(postgres)?;
+        let store = PostgresStore::open(patra_store_postgres::Options::new(url)).await.map_err(|error| postgres(&error))?;
         return Ok(Opened { store: Arc::new(store), alone: false });
     }
     let options = sqlite_options(global);
     let store = tokio::task::spawn_blocking(move || SqliteStore::open(options)).await;
-    let store = store.map_err(|error| Error::unexpected(error.to_string()))?.map_err(sqlite)?;
+    let store = store.map_err(|error| Error::unexpected(error.to_string()))?.map_err(|error| sqlite(&error))?;
     Ok(Opened { store: Arc::new(store), alone: true })
 }
 
@@ -32,11 +32,11 @@ pub(crate) async fn open(global: &Global) -> Result<Opened, Error> {
 pub(crate) async fn open_to_read(global: &Global) -> Result<Arc<dyn Queries>, Error> {
     if global.database_url.is_some() {
         let url = global.database_url.clone().unwrap_or_default();
-        return Ok(Arc::new(PostgresStore::open(patra_store_postgres::Options::new(url)).await.map_err(postgres)?));
+        return Ok(Arc::new(PostgresStore::open(patra_store_postgres::Options::new(url)).await.map_err(|error| postgres(&error))?));
     }
     let options = sqlite_options(global);
     let reader = tokio::task::spawn_blocking(move || SqliteStore::open_read_only(&options)).await;
-    Ok(Arc::new(reader.map_err(|error| Error::unexpected(error.to_string()))?.map_err(sqlite)?))
+    Ok(Arc::new(reader.map_err(|error| Error::unexpected(error.to_string()))?.map_err(|error| sqlite(&error))?))
 }
 
 fn sqlite_options(global: &Global) -> patra_store_sqlite::Options {
@@ -44,8 +44,8 @@ fn sqlite_options(global: &Global) -> patra_store_sqlite::Options {
     patra_store_sqlite::Options::new(global.data.join("patra.db"), clock)
 }
 
-fn sqlite(error: OpenError) -> Error {
-    let hint = match &error {
+fn sqlite(error: &OpenError) -> Error {
+    let hint = match error {
         OpenError::FolderNotCreatable { .. } | OpenError::FolderNotWritable { .. } => {
             "choose another folder with --data, or change its permissions"
         }
@@ -63,7 +63,7 @@ fn sqlite(error: OpenError) -> Error {
     Error::configuration(error.to_string()).hint(hint)
 }
 
-fn postgres(error: patra_store_postgres::OpenError) -> Error {
+fn postgres(error: &patra_store_postgres::OpenError) -> Error {
     let shown = Error::configuration(error.to_string());
     match error.hint() {
         Some(hint) => shown.hint(hint),

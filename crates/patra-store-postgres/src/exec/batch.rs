@@ -5,8 +5,8 @@ use patra_core::BatchId;
 use patra_core::tx::{BatchCommitted, BatchStats, CommitBatch, TxError};
 use tokio_postgres::Statement;
 
-use super::count;
 use super::ledger::{INSERT_PAGE, Ledger};
+use super::{NOW, count, moment};
 use crate::error::{Fail, refused};
 use crate::json::{JsonText, RawText};
 use crate::pool::{Session, pipeline};
@@ -28,7 +28,7 @@ WITH stored AS (
   INSERT INTO item (project_key, provenance_code, dedup_scope, endpoint_name, kind, run_id, batch_no, dedup_key,
     updated_at, source_version, content_hash, fields, payload, created_at, stored_at)
   SELECT $1, $2, $3, $4, $5, $6, $7, r.dedup_key, r.updated_at, r.source_version, r.content_hash, r.fields, r.payload,
-    (SELECT clock_timestamp()), (SELECT clock_timestamp())
+    $14, $14
   FROM unnest($8::text[], $9::timestamptz[], $10::bigint[], $11::bytea[], $12::text[], $13::text[])
     AS r (dedup_key, updated_at, source_version, content_hash, fields, payload)
   ON CONFLICT (project_key, provenance_code, dedup_scope, dedup_key) DO UPDATE
@@ -43,8 +43,7 @@ SELECT count(*) FILTER (WHERE is_new), count(*) FILTER (WHERE NOT is_new) FROM s
 const QUARANTINE: &str = "
 INSERT INTO item_quarantine (project_key, provenance_code, endpoint_name, task_id, run_id, batch_no, item_index,
   dedup_key, error_code, reason, sample, status_code, created_at)
-SELECT $1, $2, $3, $4, $5, $6, r.item_index, r.dedup_key, r.error_code, r.reason, r.sample, 'OPEN',
-  (SELECT clock_timestamp())
+SELECT $1, $2, $3, $4, $5, $6, r.item_index, r.dedup_key, r.error_code, r.reason, r.sample, 'OPEN', $12
 FROM unnest($7::bigint[], $8::text[], $9::text[], $10::text[], $11::text[])
   AS r (item_index, dedup_key, error_code, reason, sample)";
 
@@ -56,12 +55,13 @@ UPDATE ing_task SET attempt_count = 0 WHERE id = $1 AND lease_epoch = $2 AND att
 pub(super) const STATEMENTS: &[&str] = &[LOCK, FIND, STORE_ITEMS, QUARANTINE, RESET_ATTEMPTS];
 
 pub(super) async fn commit(session: &Session, op: &CommitBatch) -> Result<BatchCommitted, Fail> {
-    let [lock, find, items, quarantine, insert, reset] =
-        session.prepare([LOCK, FIND, STORE_ITEMS, QUARANTINE, INSERT_PAGE, RESET_ATTEMPTS]).await?;
+    let [lock, now, find, items, quarantine, insert, reset] =
+        session.prepare([LOCK, NOW, FIND, STORE_ITEMS, QUARANTINE, INSERT_PAGE, RESET_ATTEMPTS]).await?;
     let (task, fence, run) = (op.lease.task.0, op.lease.fence.0, op.run.0);
-    let ((), leased, old) = pipeline!(
+    let ((), leased, now, old) = pipeline!(
         session.begin(),
         session.opt(&lock, &[&task, &fence, &run]),
+        moment(session, &now),
         session.opt(&find, &[&run, &i64::from(op.batch_no)]),
     )?;
     if !leased.ok_or(TxError::Fenced)?.try_get::<_, bool>(0)? {
@@ -72,19 +72,24 @@ pub(super) async fn commit(session: &Session, op: &CommitBatch) -> Result<BatchC
         let stats = serde_json::from_str(&old.try_get::<_, JsonText>(1)?.0)?;
         return Ok(BatchCommitted { batch: BatchId(old.try_get(0)?), stats, replayed: true });
     }
-    let stats = store_items(session, &items, op).await?;
-    let row = Ledger::of_page(op, &stats)?;
+    let stats = store_items(session, &items, op, now).await?;
+    let row = Ledger::of_page(op, &stats, now)?;
     // The COMMIT goes out with the statements before it: if one of them fails, the server turns it into a ROLLBACK.
     let (row, (), _, ()) = pipeline!(
         session.one(&insert, &row.params()),
-        set_aside(session, &quarantine, op),
+        set_aside(session, &quarantine, op, now),
         session.write(&reset, &[&task, &fence]),
         session.commit(),
     )?;
     Ok(BatchCommitted { batch: BatchId(row.try_get(0)?), stats, replayed: false })
 }
 
-async fn store_items(session: &Session, statement: &Statement, op: &CommitBatch) -> Result<BatchStats, Fail> {
+async fn store_items(
+    session: &Session,
+    statement: &Statement,
+    op: &CommitBatch,
+    now: Time,
+) -> Result<BatchStats, Fail> {
     let mut stats = op.stats;
     if op.records.is_empty() {
         return Ok(stats);
@@ -113,6 +118,7 @@ async fn store_items(session: &Session, statement: &Statement, op: &CommitBatch)
                 &hashes,
                 &fields,
                 &payloads,
+                &now,
             ],
         )
         .await?;
@@ -123,7 +129,7 @@ async fn store_items(session: &Session, statement: &Statement, op: &CommitBatch)
     Ok(stats)
 }
 
-async fn set_aside(session: &Session, statement: &Statement, op: &CommitBatch) -> Result<(), Fail> {
+async fn set_aside(session: &Session, statement: &Statement, op: &CommitBatch, now: Time) -> Result<(), Fail> {
     if op.rejected.is_empty() {
         return Ok(());
     }
@@ -148,6 +154,7 @@ async fn set_aside(session: &Session, statement: &Statement, op: &CommitBatch) -
                 &codes,
                 &reasons,
                 &samples,
+                &now,
             ],
         )
         .await?;

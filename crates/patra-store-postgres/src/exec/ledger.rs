@@ -10,6 +10,7 @@ use tokio_postgres::types::ToSql;
 
 use crate::error::Fail;
 use crate::json::Json;
+use crate::time::Time;
 
 /// The ledger row, which ends in one of two ways.
 macro_rules! insert {
@@ -22,7 +23,7 @@ INSERT INTO ing_task_run_batch (run_id, task_id, slice_id, plan_id, schedule_ins
   stats, request_digest, response_digest, error, idempotent_key, created_at)
 SELECT $1, t.id, $3, $4, $5, t.provenance_code, t.endpoint_name, $6, $7, $8, $9, $10, $11, $12, $13,
   $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
-  $25, $26, $27, $28, $29, clock_timestamp()
+  $25, $26, $27, $28, $29, $30
 FROM ing_task t WHERE t.id = $2
 ",
             $ending
@@ -55,16 +56,18 @@ pub(super) struct Ledger<'a> {
     page_size: i64,
     before_token: Option<Cow<'a, str>>,
     status: &'static str,
+    has_next: i32,
     counts: Counts,
     stats: Json<String>,
     request_digest: Json<&'a str>,
     response_digest: Json<&'a str>,
     error: Option<Json<String>>,
     idempotent_key: &'a str,
+    now: Time,
 }
 
 impl<'a> Ledger<'a> {
-    pub(super) fn of_page(op: &'a CommitBatch, stats: &BatchStats) -> Result<Ledger<'a>, Fail> {
+    pub(super) fn of_page(op: &'a CommitBatch, stats: &BatchStats, now: Time) -> Result<Ledger<'a>, Fail> {
         Ok(Ledger {
             run: op.run,
             task: op.lease.task,
@@ -76,17 +79,19 @@ impl<'a> Ledger<'a> {
             page_size: i64::from(op.page_size),
             before_token: op.before_token.as_deref().map(indexable),
             status: "SUCCEEDED",
+            has_next: i32::from(op.next.is_some()),
             counts: Counts::of(stats),
             stats: Json::of(stats)?,
             request_digest: Json(&op.request_digest),
             response_digest: Json(&op.response_digest),
             error: None,
             idempotent_key: &op.idempotent_key,
+            now,
         })
     }
 
     /// Without a token: the page may be asked for again under another number.
-    pub(super) fn of_failure(op: &EndRun, failure: &'a Failure) -> Result<Ledger<'a>, Fail> {
+    pub(super) fn of_failure(op: &EndRun, failure: &'a Failure, now: Time) -> Result<Ledger<'a>, Fail> {
         Ok(Ledger {
             run: op.run,
             task: op.lease.task,
@@ -98,17 +103,19 @@ impl<'a> Ledger<'a> {
             page_size: i64::from(failure.page_size),
             before_token: None,
             status: "FAILED",
+            has_next: 0,
             counts: Counts::of(&failure.stats),
             stats: Json::of(&failure.stats)?,
             request_digest: Json(&failure.request_digest),
             response_digest: Json(&failure.response_digest),
             error: Some(Json::of(&failure.error)?),
             idempotent_key: &failure.idempotent_key,
+            now,
         })
     }
 
     /// In the order of the statement.
-    pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 29] {
+    pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 30] {
         const NOWHERE: &Place = &Place { json: None, number: None, token: None, url: None };
         let (next, counts) = (self.next.as_ref().unwrap_or(NOWHERE), &self.counts);
         [
@@ -128,7 +135,7 @@ impl<'a> Ledger<'a> {
             &self.here.url,
             &next.url,
             &self.status,
-            &counts.has_next,
+            &self.has_next,
             &counts.latency_ms,
             &counts.inserted,
             &counts.updated,
@@ -141,6 +148,7 @@ impl<'a> Ledger<'a> {
             &self.response_digest,
             &self.error,
             &self.idempotent_key,
+            &self.now,
         ]
     }
 }
@@ -169,7 +177,6 @@ impl Place {
 
 /// The statistics that have columns of their own, to be summed without reading JSON.
 struct Counts {
-    has_next: i32,
     latency_ms: i64,
     inserted: i64,
     updated: i64,
@@ -182,7 +189,6 @@ struct Counts {
 impl Counts {
     fn of(stats: &BatchStats) -> Counts {
         Counts {
-            has_next: i32::from(stats.has_next),
             latency_ms: stats.latency_ms.into(),
             inserted: stats.inserted.into(),
             updated: stats.updated.into(),

@@ -117,8 +117,12 @@ pub(super) async fn end(session: &Session, op: &EndRun) -> Result<RunEnded, Fail
     let [lock, now, read, end_task, end_run, insert] =
         session.prepare([LOCK_TASK, NOW, READ_RUN, END_TASK, END_RUN, INSERT_FAILURE]).await?;
     let (task, fence) = (op.lease.task.0, op.lease.fence.0);
-    let ((), row, run) =
-        pipeline!(session.begin(), session.opt(&lock, &[&task]), session.opt(&read, &[&op.run.0, &task]),)?;
+    let ((), row, now, run) = pipeline!(
+        session.begin(),
+        session.opt(&lock, &[&task]),
+        moment(session, &now),
+        session.opt(&read, &[&op.run.0, &task]),
+    )?;
     let (Some(row), Some(run)) = (row, run) else { return Err(TxError::Fenced.into()) };
     let status: TaskStatus = row.try_get::<_, &str>(0)?.parse()?;
     let (closed, attempt_no): (bool, i64) = (run.try_get(0)?, run.try_get(1)?);

@@ -86,7 +86,7 @@ orphans AS (
 triggers AS (
   UPDATE ing_schedule_instance
   SET lease_owner = NULL, leased_until = NULL
-  WHERE $3 AND status_code = 'REQUESTED' AND lease_owner IS NOT NULL
+  WHERE $3 AND false AND status_code = 'REQUESTED' AND lease_owner IS NOT NULL
 )
 SELECT moment.now, s.id, s.status_code
 FROM moment LEFT JOIN swept s ON true

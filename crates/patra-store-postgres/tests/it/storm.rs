@@ -20,7 +20,7 @@ async fn futures_dropped_at_any_point_leave_no_transaction_and_lose_no_acknowled
                 let mut acked = Vec::new();
                 for round in 0..63 {
                     let name = format!("storm-{no}-{round}");
-                    let patience = Duration::from_micros((no * 97 + round * 131) % 4_000);
+                    let patience = Duration::from_micros((no * 9_700 + round * 1_310) % 30_000);
                     let fire = run(&store, make::fire(&name, Operation::Harvest));
                     if let Ok(answer) = tokio::time::timeout(patience, fire).await {
                         answer.expect("a pool that is only shared, not broken");

@@ -198,3 +198,15 @@ pub(super) async fn a_snapshot_is_stored_once_under_its_hash(fx: Fixture) {
     assert_eq!(store.snapshot("unknown").await, Ok(None));
     assert_eq!(fx.rows(View::Plans).await.texts("spec_fingerprint"), ["snapshot", "snapshot"]);
 }
+
+pub(super) async fn text_that_is_no_json_is_refused(fx: Fixture) {
+    let taken = fx.trigger("a").await;
+    let good = make::plan(&taken, 0, &make::windows(0, 2));
+    let mut bad = good.clone();
+    bad.slices[1].task_params = "{not json".into();
+    assert!(matches!(fx.run(Arc::new(bad)).await, Err(TxError::Refused(_))));
+    assert!(fx.rows(View::Tasks).await.is_empty() && fx.rows(View::Cursors).await.is_empty());
+    assert!(fx.rows(View::Slices).await.is_empty() && fx.rows(View::Plans).await.is_empty());
+    // Nothing happened, so the planner still holds its trigger.
+    fx.ok(Arc::new(good)).await;
+}

@@ -195,7 +195,10 @@ pub(super) async fn payloads_come_back_byte_for_byte(fx: Fixture) {
         assert_eq!(key, stored_key);
         assert!(payload == stored_payload, "{key} came back changed");
     }
-    assert_eq!(items.texts("fields"), [""; 5]);
+    assert!(
+        items.column("fields").iter().all(|cell| *cell == Cell::Null),
+        "an endpoint that maps no fields shows none"
+    );
 }
 
 // covers: ING-0.1-03, ING-4.4-02

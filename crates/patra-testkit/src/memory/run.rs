@@ -3,7 +3,7 @@
 use patra_core::paging::Position;
 use patra_core::state::{BatchStatus, PlanStatus, RunStatus, SliceStatus, TaskStatus};
 use patra_core::tx::{EndRun, Failure, Resume, RunEnd, RunEnded, RunStarted, StartRun, TxError};
-use patra_core::{BatchId, RunId, Ts};
+use patra_core::{BatchId, RunId, TaskId, Ts};
 
 use super::{Batch, MemStore, Run, Task, next_id, place, refused};
 
@@ -16,8 +16,7 @@ impl MemStore {
         if matches!(plan.status, PlanStatus::Failed | PlanStatus::Cancelled)
             || matches!(slice, SliceStatus::Failed | SliceStatus::Cancelled)
         {
-            self.set_task(id, TaskStatus::Cancelled, None);
-            self.tasks[place(id.0)].finished_at = Some(now);
+            self.cancel(now, id, attempt_no);
             return Ok(RunStarted::Cancelled);
         }
         let snapshot_hash = plan.snapshot_hash.clone();
@@ -47,6 +46,21 @@ impl MemStore {
             }
         };
         Ok(RunStarted::Go { run, attempt_no, snapshot_hash, resume })
+    }
+
+    fn cancel(&mut self, now: Ts, task: TaskId, attempt_no: i64) {
+        self.set_task(task, TaskStatus::Cancelled, None);
+        let row = &mut self.tasks[place(task.0)];
+        row.finished_at = Some(now);
+        // A repeated start may find its own run open.
+        let open = row.runs.last().copied().filter(|run| {
+            let run = &self.runs[place(run.0)];
+            run.attempt_no == attempt_no && run.status == RunStatus::Running
+        });
+        if let Some(run) = open {
+            self.set_run(run, RunStatus::Cancelled);
+            self.runs[place(run.0)].finished_at = Some(now);
+        }
     }
 
     /// The highest committed batch of the latest run that committed any.
@@ -154,5 +168,66 @@ impl MemStore {
         let row = &mut self.runs[place(run.0)];
         assert!(row.status.may_become(status), "run {run} must not go from {} to {status}", row.status);
         row.status = status;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use patra_core::state::Operation;
+    use patra_core::tx::{Claim, Done, Lease, LeaseRef, TakeTrigger, Tx};
+
+    use super::*;
+    use crate::contract::make;
+
+    const NOW: Ts = Ts::from_secs(1_000_000);
+
+    /// A store with one task, leased.
+    fn leased() -> (MemStore, Lease) {
+        let mut store = MemStore::default();
+        run(&mut store, make::fire("a", Operation::Harvest).into());
+        let take = TakeTrigger { owner: "planner".into(), lease: make::LONG };
+        let Done::TakeTrigger(Some(taken)) = run(&mut store, take.into()) else { panic!("no trigger") };
+        run(&mut store, Arc::new(make::plan(&taken, 0, &make::windows(0, 2))).into());
+        let claim = Claim { owner: "worker".into(), limit: 1, lease: make::LONG };
+        let Done::Claim(mut claimed) = run(&mut store, claim.into()) else { panic!("no claim") };
+        (store, claimed.leases.remove(0))
+    }
+
+    fn run(store: &mut MemStore, tx: Tx) -> Done {
+        store.apply(NOW, &tx).unwrap()
+    }
+
+    // There is no operation that cancels a plan, so the contract suite cannot get here.
+    #[test]
+    fn a_task_of_a_cancelled_plan_is_cancelled_when_it_starts() {
+        let (mut store, lease) = leased();
+        let start: Tx = StartRun { lease: LeaseRef::from(&lease) }.into();
+        store.cancel_plan(lease.lineage.plan);
+        assert_eq!(run(&mut store, start.clone()), Done::StartRun(RunStarted::Cancelled));
+        assert_eq!((store.tasks[0].status, store.tasks[0].finished_at), (TaskStatus::Cancelled, Some(NOW)));
+        assert!(store.runs.is_empty());
+        assert_eq!(store.apply(NOW, &start), Err(TxError::Fenced));
+        // And the one that nobody holds is no longer handed out.
+        let claim = Claim { owner: "worker".into(), limit: 1, lease: make::LONG };
+        assert_eq!(run(&mut store, claim.into()), Done::Claim(patra_core::tx::Claimed { leases: vec![], now: NOW }));
+    }
+
+    #[test]
+    fn a_start_repeated_after_the_plan_was_cancelled_closes_its_run() {
+        let (mut store, lease) = leased();
+        let start: Tx = StartRun { lease: LeaseRef::from(&lease) }.into();
+        run(&mut store, start.clone());
+        store.cancel_plan(lease.lineage.plan);
+        assert_eq!(run(&mut store, start), Done::StartRun(RunStarted::Cancelled));
+        assert_eq!(store.runs[0].status, RunStatus::Cancelled);
+    }
+
+    #[test]
+    #[should_panic(expected = "task 1 must not go from DISPATCHED to SUCCEEDED")]
+    fn an_illegal_transition_stops_the_model() {
+        let (mut store, lease) = leased();
+        store.set_task(lease.task, TaskStatus::Succeeded, None);
     }
 }

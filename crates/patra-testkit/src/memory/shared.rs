@@ -6,7 +6,7 @@ use patra_core::port::query::{Filter, Key, Progress, Queries, Row, View};
 use patra_core::port::{Boxed, Clock, Commands};
 use patra_core::tx::{Done, Tx, TxError};
 
-use super::MemStore;
+use super::{MemStore, json};
 
 /// One [`MemStore`] and the clock that plays the database's.
 #[derive(Clone, Debug)]
@@ -29,7 +29,10 @@ impl SharedMem {
 
 impl Commands for SharedMem {
     fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>> {
-        Box::pin(async move { self.lock().apply(self.clock.now(), &tx) })
+        Box::pin(async move {
+            json::check(&tx)?;
+            self.lock().apply(self.clock.now(), &tx)
+        })
     }
 }
 

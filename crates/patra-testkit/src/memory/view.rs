@@ -256,7 +256,8 @@ fn item(row: &Item, stream: &super::ItemStream) -> Row {
         text(&row.kind),
         text(&row.key),
         Cell::Time(row.version.updated_at),
-        Cell::Json(row.fields.clone()),
+        // An endpoint that maps no fields has none to show.
+        or_null(Some(&row.fields).filter(|fields| !fields.is_empty()), |fields| Cell::Json(fields.clone())),
         Cell::Json(String::from_utf8_lossy(&row.payload).into_owned()),
         Cell::Int(row.run.0),
         Cell::Time(row.stored_at),

@@ -16,7 +16,7 @@ pub(super) type Broken = String;
 #[derive(Debug, Default)]
 pub(super) struct Checker {
     tasks: Vec<Seen>,
-    triggers: Vec<(TriggerStatus, Fence)>,
+    triggers: Vec<TriggerSeen>,
     batches: usize,
     /// Sum of `inserted` over the SUCCEEDED rows of the ledger.
     inserted: usize,
@@ -40,6 +40,14 @@ struct Seen {
     /// The last SUCCEEDED batch, as a place in the ledger.
     last_batch: Option<usize>,
     last_attempt: i64,
+}
+
+/// What a trigger looked like.
+#[derive(Clone, Copy, Debug)]
+struct TriggerSeen {
+    status: TriggerStatus,
+    fence: Fence,
+    until: Option<Ts>,
 }
 
 /// What is compared of a caller before and after.
@@ -68,7 +76,7 @@ impl Checker {
         self.check_tasks(mem, now, tx, &caller)?;
         self.check_ledger(mem, &caller)?;
         self.check_items(mem, tx, result)?;
-        self.check_triggers(mem)?;
+        self.check_triggers(mem, now, tx, result)?;
         self.check_events(mem)?;
         self.check_cursors(mem, now, far)
     }
@@ -155,6 +163,9 @@ impl Checker {
         }
         if !claimed && task.fence != seen.fence {
             return Err(format!("fences rise: {} changed the fence of task {id}", tx.name()));
+        }
+        if claimed && task.scheduled_at > now {
+            return Err(format!("not before: task {id} was claimed ahead of its time"));
         }
         if claimed && seen.until.is_some_and(|until| until > now) {
             return Err(format!("one live lease: task {id} was claimed while it was held"));
@@ -292,16 +303,41 @@ impl Checker {
         Ok(())
     }
 
-    fn check_triggers(&mut self, mem: &MemStore) -> Result<(), Broken> {
+    fn check_triggers(
+        &mut self,
+        mem: &MemStore,
+        now: Ts,
+        tx: &Tx,
+        result: &Result<Done, TxError>,
+    ) -> Result<(), Broken> {
+        let carried = match tx {
+            Tx::SavePlan(op) => Some((op.instance, op.fence)),
+            Tx::SettleTrigger(op) => Some((op.instance, op.fence)),
+            _ => None,
+        };
+        if let (Some((id, fence)), Ok(_)) = (carried, result) {
+            let seen = self.triggers[id.0 as usize - 1];
+            if seen.fence != fence || seen.until.is_none() || seen.status.is_final() {
+                return Err(format!("fenced: {} with a stale fence was accepted for trigger {id}", tx.name()));
+            }
+        }
         for (at, row) in mem.instances.iter().enumerate() {
-            let Some(seen) = self.triggers.get_mut(at) else {
-                self.triggers.push((row.status, row.fence));
+            let until = row.lease.as_ref().map(|(_, until)| *until);
+            let new = TriggerSeen { status: row.status, fence: row.fence, until };
+            let Some(seen) = self.triggers.get(at).copied() else {
+                if mem.instances[..at].iter().any(|other| other.public_id == row.public_id) {
+                    return Err(format!("no double effect: two triggers are called {}", row.public_id));
+                }
+                self.triggers.push(new);
                 continue;
             };
-            if seen.0 != row.status && !seen.0.may_become(row.status) || row.fence < seen.1 {
-                return Err(format!("states: trigger {} went from {} to {}", row.id, seen.0, row.status));
+            if seen.status != row.status && !seen.status.may_become(row.status) || row.fence < seen.fence {
+                return Err(format!("states: trigger {} went from {} to {}", row.id, seen.status, row.status));
             }
-            *seen = (row.status, row.fence);
+            if row.fence != seen.fence && seen.until.is_some_and(|until| until > now) {
+                return Err(format!("one live lease: trigger {} was taken while it was held", row.id));
+            }
+            self.triggers[at] = new;
         }
         Ok(())
     }

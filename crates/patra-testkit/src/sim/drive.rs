@@ -9,7 +9,7 @@ use patra_core::tx::{Done, RunStarted, Tx, TxError};
 use patra_core::{Code, Fault, Level, Ts, Window};
 
 use super::Mutant;
-use super::event::{Event, Machine, Sender};
+use super::event::{Event, Exchange, Machine};
 use super::far::PoisonKind;
 use super::scene;
 use super::world::World;
@@ -17,13 +17,14 @@ use super::world::World;
 type PageResult = Result<Box<patra_core::protocol::run::Page>, Box<Refusal>>;
 
 impl World {
-    pub(super) fn on_answer(&mut self, from: Sender, tx: Tx, mut result: Result<Done, TxError>) {
-        let process = from.process;
+    pub(super) fn on_answer(&mut self, exchange: Box<Exchange>) {
+        let process = exchange.from.process;
         if self.is_paused(process) {
             let at = self.later(process);
-            self.agenda.push(at, &mut self.rng, Event::Answer { from, tx, result });
+            self.agenda.push(at, &mut self.rng, Event::Answer(exchange));
             return;
         }
+        let Exchange { from, tx, mut result } = *exchange;
         if !self.hears(process, from.life) {
             return;
         }
@@ -94,16 +95,15 @@ impl World {
         self.rewake(process);
     }
 
-    pub(super) fn on_wake(&mut self, process: usize, at: Ts) {
-        if self.processes[process].next_wake != at || !self.processes[process].alive {
+    pub(super) fn on_wake(&mut self, process: usize) {
+        self.processes[process].next_wake = Ts::MAX;
+        if !self.processes[process].alive {
             return;
         }
         if self.is_paused(process) {
-            self.processes[process].next_wake = Ts::MAX;
             self.rewake(process);
             return;
         }
-        self.processes[process].next_wake = Ts::MAX;
         let now = self.processes[process].local(self.now);
         let machines = &mut self.processes[process].machines;
         let mut wants = Vec::new();

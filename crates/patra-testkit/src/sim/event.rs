@@ -12,16 +12,11 @@ use patra_core::tx::{Done, Tx, TxError};
 pub(super) enum Event {
     /// A transaction reaches the store.
     Arrive {
-        from: Sender,
-        tx: Tx,
+        exchange: Box<Exchange>,
         unknown: bool,
     },
     /// Its answer reaches the process.
-    Answer {
-        from: Sender,
-        tx: Tx,
-        result: Result<Done, TxError>,
-    },
+    Answer(Box<Exchange>),
     /// An answer of the far side, or the news that there is none.
     Fetched {
         process: usize,
@@ -46,6 +41,14 @@ pub(super) enum Event {
     },
     /// No more faults from here on.
     Calm,
+}
+
+/// A transaction and its answer, in one box all the way.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    pub(super) from: Sender,
+    pub(super) tx: Tx,
+    pub(super) result: Result<Done, TxError>,
 }
 
 /// Who waits for an answer.

@@ -22,6 +22,8 @@ pub(super) struct FarRecord {
     key: String,
     /// Oldest first; each is shown from its `visible_at` on, in place of the one before.
     revisions: Vec<Revision>,
+    /// Its old revisions stay in the lists, as in an index that is cleaned up late.
+    ghost: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +54,7 @@ impl Far {
     /// Records between `from` and `to`; none appears later than `lag` after its update time.
     pub(super) fn new(rng: &mut Rng, from: Ts, to: Ts, lag: Duration, malformed: u64) -> Far {
         let seconds = to.since(from).as_secs();
-        let count = 6 + rng.below(26);
+        let count = 10 + rng.below(40);
         let mut records = Vec::with_capacity(count as usize);
         let mut last = from;
         for id in 0..count {
@@ -70,7 +72,7 @@ impl Far {
                     break;
                 }
             }
-            records.push(FarRecord { key: format!("r{id}"), revisions });
+            records.push(FarRecord { key: format!("r{id}"), revisions, ghost: rng.chance(250) });
         }
         Far { records, poison: None }
     }
@@ -84,38 +86,38 @@ impl Far {
     /// The page of this window behind `position`, as it looks at `now`.
     pub(super) fn page(&self, window: Window, position: &Position, size: usize, now: Ts, from_inclusive: bool) -> Page {
         let after = parse_token(position);
-        let mut found: Vec<(Ts, u32)> = Vec::with_capacity(8);
+        let mut found: Vec<(Ts, u32, bool)> = Vec::with_capacity(8);
         let mut more = false;
         for (id, record) in self.records.iter().enumerate() {
-            let Some(shown) = record.shown(now) else { continue };
-            let at = (shown.updated_at, id as u32);
-            let inside = window.contains(at.0) && (from_inclusive || at.0 > window.from);
-            if !inside || after.is_some_and(|after| at <= after) {
-                continue;
-            }
-            let place = found.partition_point(|other| *other < at);
-            if place < size {
-                found.insert(place, at);
-            }
-            if found.len() > size || place >= size {
-                found.truncate(size);
-                more = true;
+            for shown in record.listed(now) {
+                let at = (shown.updated_at, id as u32);
+                let inside = window.contains(at.0) && (from_inclusive || at.0 > window.from);
+                if !inside || after.is_some_and(|after| at <= after) {
+                    continue;
+                }
+                let place = found.partition_point(|other| (other.0, other.1) < at);
+                if place < size {
+                    found.insert(place, (at.0, at.1, shown.malformed));
+                }
+                if found.len() > size || place >= size {
+                    found.truncate(size);
+                    more = true;
+                }
             }
         }
         let mut page = Page { facts: Facts { items: found.len() as u32, ..Facts::default() }, ..Page::default() };
-        for (index, (updated_at, id)) in found.iter().enumerate() {
+        for (index, (updated_at, id, malformed)) in found.iter().enumerate() {
             let record = &self.records[*id as usize];
-            let malformed = record.shown(now).is_some_and(|shown| shown.malformed);
             // Exact, not a hash: at most eight records of at most 255, and when the newest changed.
             page.content[index] = *id as u8 + 1;
             page.content[8..].copy_from_slice(&updated_at.micros().to_be_bytes());
-            if malformed {
+            if *malformed {
                 page.rejected.push(record.rejected(index as u32, *updated_at));
             } else {
                 page.records.push(record.at(*updated_at));
             }
         }
-        if let (true, Some((at, id))) = (more, found.last()) {
+        if let (true, Some((at, id, _))) = (more, found.last()) {
             page.facts.next_token = Some(format!("{}.{id}", at.micros()));
         }
         page
@@ -126,6 +128,12 @@ impl FarRecord {
     /// What is shown at `now`.
     pub(super) fn shown(&self, now: Ts) -> Option<Revision> {
         self.revisions.iter().rev().find(|revision| revision.visible_at <= now).copied()
+    }
+
+    /// What lists show at `now`.
+    fn listed(&self, now: Ts) -> impl Iterator<Item = &Revision> {
+        let visible = self.revisions.iter().rev().filter(move |revision| revision.visible_at <= now);
+        visible.take(if self.ghost { usize::MAX } else { 1 })
     }
 
     fn at(&self, updated_at: Ts) -> Record {

@@ -79,6 +79,18 @@ mutants! {
     FailedIsCovered,
     /// Windows of running tasks do not count as covered.
     RunningIsUncovered,
+    /// A plan is saved by a planner that has lost the trigger.
+    SaveUnfenced,
+    /// A trigger is settled by a planner that has lost it.
+    SettleUnfenced,
+    /// A trigger is taken while another planner holds it.
+    TakeIgnoresLease,
+    /// Asking twice under one name makes two triggers.
+    FireTwice,
+    /// A window that failed gets the same task key as before, so it is never read again.
+    TaskKeyWithoutState,
+    /// A backfill moves the harvest's cursor.
+    BackfillMovesHarvest,
     /// A plan is saved whatever epoch the planner saw.
     EpochUnchecked,
     /// Every part of a plan begins again with the windows that failed.

@@ -90,7 +90,7 @@ impl Machines {
     pub(super) fn new(index: usize, life: u32, role: Role, profile: &Profile, rng: &mut Rng, local: Ts) -> Machines {
         let owner = format!("{index}.{life}");
         let executor = (role == Role::Executor).then(|| {
-            let idle_poll = Duration::from_secs(4);
+            let idle_poll = Duration::from_secs(6);
             let options =
                 executor::Options { owner: owner.clone(), capacity: profile.capacity, lease: LEASE, idle_poll };
             Executor::new(options, rng.fork(), local)
@@ -98,14 +98,14 @@ impl Machines {
         let planner = (role == Role::Planner).then(|| {
             let options = planner::Options {
                 lease: LEASE,
-                idle_poll: Duration::from_secs(6),
+                idle_poll: Duration::from_secs(12),
                 inventory: profile.inventory,
                 inventory_wait: Duration::from_secs(3),
                 ..planner::Options::new(owner)
             };
             Planner::new(options, rng.fork(), local)
         });
-        let sweep = sweeper::Options { every: Duration::from_secs(9), limit: 3, max_attempts: MAX_ATTEMPTS };
+        let sweep = sweeper::Options { every: Duration::from_secs(14), limit: 3, max_attempts: MAX_ATTEMPTS };
         Machines {
             executor,
             planner,

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use patra_core::state::{RunStatus, TaskStatus};
-use patra_core::tx::{CommitBatch, Done, EndRun, LeaseRef, OpenPlan, RunEnd, StartRun, Sweep, TriggerTaken, Tx, TxError};
+use patra_core::state::{Operation, RunStatus, TaskStatus};
+use patra_core::tx::{
+    CommitBatch, Done, EndRun, LeaseRef, OpenPlan, RunEnd, SavePlan, SettleTrigger, StartRun, Sweep, TriggerTaken, Tx,
+    TxError,
+};
 use patra_core::{CursorId, RunId, Ts};
 
 use super::Mutant;
@@ -79,6 +82,27 @@ impl Store {
                 };
                 self.mem.apply(now, &Arc::new(EndRun { end, ..(**op).clone() }).into())
             }
+            (Mutant::SaveUnfenced, Tx::SavePlan(op)) => {
+                let fence = self.mem.instances[op.instance.0 as usize - 1].fence;
+                self.mem.apply(now, &Arc::new(SavePlan { fence, ..(**op).clone() }).into())
+            }
+            (Mutant::SettleUnfenced, Tx::SettleTrigger(op)) => {
+                let fence = self.mem.instances[op.instance.0 as usize - 1].fence;
+                self.mem.apply(now, &SettleTrigger { fence, ..op.clone() }.into())
+            }
+            (Mutant::TakeIgnoresLease, Tx::TakeTrigger(_)) => {
+                for trigger in &mut self.mem.instances {
+                    trigger.lease = None;
+                }
+                self.mem.apply(now, tx)
+            }
+            (Mutant::TaskKeyWithoutState, Tx::SavePlan(op)) => {
+                let mut op = (**op).clone();
+                for slice in &mut op.slices {
+                    slice.task_key.clone_from(&slice.signature);
+                }
+                self.mem.apply(now, &Arc::new(op).into())
+            }
             (Mutant::EpochUnchecked, Tx::SavePlan(op)) => {
                 let mut op = (**op).clone();
                 op.epoch = self.mem.cursors.iter().find(|row| row.name == op.cursor).map_or(0, |row| row.epoch);
@@ -95,6 +119,17 @@ impl Store {
     fn spoil(&mut self, mutant: Mutant, now: Ts, tx: &Tx, done: Result<Done, TxError>) -> Result<Done, TxError> {
         let mut done = done?;
         match (mutant, &mut done, tx) {
+            (Mutant::FireTwice, Done::Fire(fired), _) if fired.existed => {
+                let again = self.mem.instances[fired.instance.0 as usize - 1].clone();
+                self.mem.instances.push(again);
+            }
+            (Mutant::BackfillMovesHarvest, Done::AdvanceCursor(moved), Tx::AdvanceCursor(op)) if moved.moved => {
+                let backfill = self.mem.cursors[op.cursor.0 as usize - 1].name.operation == Operation::Backfill;
+                let harvest = self.mem.cursors.iter_mut().find(|row| row.name.operation == Operation::Harvest);
+                if let (true, Some(harvest)) = (backfill, harvest) {
+                    harvest.value = harvest.value.max(Some(op.to));
+                }
+            }
             (Mutant::SweepReopensFinished, Done::Sweep(_), _) => {
                 if let Some(task) = self.mem.tasks.iter_mut().find(|task| task.status == TaskStatus::Succeeded) {
                     task.status = TaskStatus::Queued;

@@ -11,7 +11,7 @@ use patra_core::{Ts, state};
 
 use super::Mutant;
 use super::check::{Broken, Checker};
-use super::event::{Agenda, Event, Machine, Sender};
+use super::event::{Agenda, Event, Exchange, Machine, Sender};
 use super::far::{Far, Poison, PoisonKind};
 use super::process::{MAX_ATTEMPTS, Machines, Process, Role};
 use super::profile::Profile;
@@ -141,6 +141,11 @@ impl World {
 
     fn step(&mut self) -> Result<(), Broken> {
         let Some((at, event)) = self.agenda.pop() else { return Err("the world stands still".to_owned()) };
+        if let Event::Wake { process } = event
+            && self.processes[process].next_wake != at
+        {
+            return Ok(());
+        }
         self.steps += 1;
         if self.steps > MAX_STEPS {
             return Err("every task ends: too many steps".to_owned());
@@ -148,10 +153,10 @@ impl World {
         self.now = self.now.max(at);
         self.note(&event);
         match event {
-            Event::Arrive { from, tx, unknown } => self.on_arrive(from, tx, unknown)?,
-            Event::Answer { from, tx, result } => self.on_answer(from, tx, result),
+            Event::Arrive { exchange, unknown } => self.on_arrive(exchange, unknown)?,
+            Event::Answer(exchange) => self.on_answer(exchange),
             Event::Fetched { process, life, run, result } => self.on_fetched(process, life, run, result),
-            Event::Wake { process } => self.on_wake(process, at),
+            Event::Wake { process } => self.on_wake(process),
             Event::Restart { process, life } => self.restart(process, life),
             Event::Fire { number } => self.fire(number)?,
             Event::Outage { until } => self.outage_until = self.outage_until.max(until),
@@ -194,6 +199,13 @@ impl World {
         for _ in 0..times {
             self.execute(&fire.clone().into())?;
         }
+        // Who asks a process for work wakes its planner; the others find the trigger when they look.
+        let process = self.rng.below(self.processes.len() as u64) as usize;
+        let local = self.processes[process].local(self.now);
+        if let Some(planner) = &mut self.processes[process].machines.planner {
+            planner.nudge(local);
+            self.rewake(process);
+        }
         Ok(())
     }
 
@@ -224,13 +236,12 @@ impl World {
         } else {
             None
         };
-        match fault {
-            Some(error) => self.agenda.push(at, &mut self.rng, Event::Answer { from, tx, result: Err(error) }),
-            None => {
-                let unknown = self.rng.chance(self.profile.unknown_done);
-                self.agenda.push(at, &mut self.rng, Event::Arrive { from, tx, unknown });
-            }
-        }
+        let unknown = fault.is_none() && self.rng.chance(self.profile.unknown_done);
+        let event = match fault {
+            Some(error) => Event::Answer(Box::new(Exchange { from, tx, result: Err(error) })),
+            None => Event::Arrive { exchange: Box::new(Exchange { from, tx, result: Err(TxError::Busy) }), unknown },
+        };
+        self.agenda.push(at, &mut self.rng, event);
     }
 
     fn store_delay(&mut self) -> Duration {
@@ -238,17 +249,19 @@ impl World {
         Duration::from_micros(if slow { self.rng.below(25_000_000) } else { 200 + self.rng.below(20_000) })
     }
 
-    fn on_arrive(&mut self, from: Sender, tx: Tx, unknown: bool) -> Result<(), Broken> {
-        let local = self.processes[from.process].local(self.now);
-        let result = self.store.apply(self.now, local, &tx);
+    fn on_arrive(&mut self, mut exchange: Box<Exchange>, unknown: bool) -> Result<(), Broken> {
+        let local = self.processes[exchange.from.process].local(self.now);
+        exchange.result = self.store.apply(self.now, local, &exchange.tx);
         if self.trace {
-            self.say(&format!("  -> {result:?}"));
+            self.say(&format!("  -> {:?}", exchange.result));
         }
-        self.mix(u64::from(result.is_ok()));
-        self.check.after(&self.store.mem, self.now, &tx, &result, &self.far)?;
-        let result = if unknown { Err(TxError::Unknown(String::new())) } else { result };
+        self.mix(u64::from(exchange.result.is_ok()));
+        self.check.after(&self.store.mem, self.now, &exchange.tx, &exchange.result, &self.far)?;
+        if unknown {
+            exchange.result = Err(TxError::Unknown(String::new()));
+        }
         let at = self.now + self.store_delay();
-        self.agenda.push(at, &mut self.rng, Event::Answer { from, tx, result });
+        self.agenda.push(at, &mut self.rng, Event::Answer(exchange));
         Ok(())
     }
 
@@ -321,7 +334,7 @@ impl World {
             return;
         }
         let at = this.truly(wake_at).max(self.now).max(this.paused_until);
-        if at < this.next_wake || this.next_wake <= self.now {
+        if at < this.next_wake {
             self.processes[process].next_wake = at;
             self.agenda.push(at, &mut self.rng, Event::Wake { process });
         }
@@ -333,8 +346,8 @@ impl World {
 
     fn note(&mut self, event: &Event) {
         let kind = match event {
-            Event::Arrive { tx, .. } => 1 + (tx.name().len() as u64) * 16,
-            Event::Answer { result, .. } => 2 + u64::from(result.is_ok()) * 16,
+            Event::Arrive { exchange, .. } => 1 + (exchange.tx.name().len() as u64) * 16,
+            Event::Answer(exchange) => 2 + u64::from(exchange.result.is_ok()) * 16,
             Event::Fetched { result, .. } => 3 + u64::from(result.is_ok()) * 16,
             Event::Wake { process } => 4 + *process as u64 * 16,
             Event::Restart { .. } => 5,

@@ -10,7 +10,6 @@ pub(crate) async fn run(global: &Global, args: &Get) -> Result<Exit, Error> {
     if args.limit == 0 && global.output != Output::Ndjson {
         return Err(Error::usage("--limit 0, for all rows, needs --output ndjson"));
     }
-    let queries = store::open_to_read(global).await?;
     let mut left = if args.limit == 0 { u64::MAX } else { args.limit };
     let mut filter = Filter {
         provenance_code: args.provenance.clone(),
@@ -22,6 +21,7 @@ pub(crate) async fn run(global: &Global, args: &Get) -> Result<Exit, Error> {
         ..Filter::default()
     };
     args.view.conditions(&filter).map_err(|error| Error::usage(error.to_string()))?;
+    let queries = store::open_to_read(global).await?;
     let mut gathered = Vec::new();
     loop {
         let page = left.min(u64::from(Filter::MAX_LIMIT));

@@ -1,0 +1,47 @@
+//! The CHECKs on columns that hold JSON. Apart from the model: the simulator's texts are its own, and reading them costs
+//! more than the operation.
+
+use patra_core::tx::{CommitBatch, Failure, PlanTarget, SavePlan, Tx, TxError};
+use serde::de::IgnoredAny;
+
+use super::refused;
+
+pub(super) fn check(tx: &Tx) -> Result<(), TxError> {
+    match tx {
+        Tx::ApplyProvenance(op) => valid("document", &op.document),
+        Tx::SavePlan(op) => check_plan(op),
+        Tx::CommitBatch(op) => check_page(op),
+        Tx::EndRun(op) => op.failure.as_ref().map_or(Ok(()), check_failure),
+        _ => Ok(()),
+    }
+}
+
+fn check_plan(op: &SavePlan) -> Result<(), TxError> {
+    if let PlanTarget::New(new) = &op.target {
+        valid("snapshot_body", &new.snapshot_body)?;
+        valid("remarks", &new.remarks)?;
+    }
+    for slice in &op.slices {
+        valid("slice_spec", &slice.spec)?;
+        valid("expr_snapshot", &slice.expr_snapshot)?;
+        valid("params", &slice.task_params)?;
+    }
+    Ok(())
+}
+
+fn check_page(op: &CommitBatch) -> Result<(), TxError> {
+    valid("request_digest", &op.request_digest)?;
+    valid("response_digest", &op.response_digest)
+}
+
+fn check_failure(failure: &Failure) -> Result<(), TxError> {
+    valid("request_digest", &failure.request_digest)?;
+    valid("response_digest", &failure.response_digest)
+}
+
+fn valid(column: &str, text: &str) -> Result<(), TxError> {
+    match serde_json::from_str::<IgnoredAny>(text) {
+        Ok(_) => Ok(()),
+        Err(error) => refused(format!("{column} is no JSON: {error}")),
+    }
+}

@@ -1,0 +1,122 @@
+//! kill -9 at random moments of `patra run`: nothing is lost and nothing is double against the far side's own list, on
+//! both stores. `PATRA_KILL_ROUNDS=200 cargo test -p patra --test it kill` makes 200 kills on each store; the default is
+//! small enough for every run of the tests.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use patra_core::rng::Rng;
+use patra_upstream::{Dataset, RetryAfter, Script, Server, When};
+
+use crate::support::{Place, now_micros};
+
+/// Kills of one case before it is left to finish.
+const KILLS_PER_CASE: usize = 5;
+
+fn rounds() -> usize {
+    std::env::var("PATRA_KILL_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(15)
+}
+
+// covers: ING-DOD-08, ING-5.8-01, ING-9.4-05, ING-1.2-05, ING-DOD-11
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_survives_kill_9_at_any_moment() {
+    run(&|| Some(Place::sqlite())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_survives_kill_9_at_any_moment() {
+    run(&Place::postgres).await;
+}
+
+async fn run(make: &dyn Fn() -> Option<Place>) {
+    let seed = now_micros();
+    eprintln!("seed of the kill moments: {seed}");
+    let (mut rng, mut kills) = (Rng::new(seed), 0);
+    while kills < rounds() {
+        let Some(place) = make() else { return };
+        kills += case(&place, &mut rng).await;
+    }
+    eprintln!("{kills} kills survived");
+}
+
+/// One harvest with several kills, then an undisturbed end, then the comparison. Returns the kills that hit a living
+/// process.
+async fn case(place: &Place, rng: &mut Rng) -> usize {
+    let server = far_side(rng);
+    place.apply(&manifest(server.base_url()));
+    let mut kills = 0;
+    for _ in 0..KILLS_PER_CASE {
+        let mut child = place.patra().args(RUN).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let moment = Duration::from_micros(rng.below(400_000));
+        tokio::time::sleep(moment).await;
+        let ended = child.try_wait().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if ended.is_some() {
+            break;
+        }
+        kills += 1;
+    }
+    let mut last: Command = place.patra();
+    let output = tokio::task::spawn_blocking(move || last.args(RUN).output().unwrap()).await.unwrap();
+    assert!(output.status.success(), "the undisturbed run failed: {}", String::from_utf8_lossy(&output.stderr));
+    compare(place, &server);
+    kills
+}
+
+const RUN: [&str; 9] = ["run", "far", "records", "--to", "2024-01-03T12:00:00Z", "--concurrency", "2", "--lease-secs", "1"];
+
+fn far_side(rng: &mut Rng) -> Server {
+    let dataset = Dataset::builder().seed(rng.next_u64()).count(2_500).build();
+    let script = Script {
+        latency_ms: 1 + rng.below(4),
+        e500: When::every(17),
+        e429: When::every(23),
+        retry_after: RetryAfter::Absent,
+        truncate: When::every(29),
+        reset: When::every(37),
+        ..Script::default()
+    };
+    Server::start(([127, 0, 0, 1], 0).into(), dataset, script).unwrap()
+}
+
+fn manifest(base_url: &str) -> String {
+    format!(
+        r#"
+provenance: far
+allow_http: true
+defaults: {{ rate_limit: {{ refill_rate_per_sec: 10000, burst: 1000 }} }}
+endpoints:
+  records:
+    http: {{ base_url: "{base_url}", path: /cursor }}
+    query: {{ cursor: "${{ page.token }}", rows: "${{ page.size }}", from: "${{ window.from | iso }}", to: "${{ window.to | iso }}" }}
+    pagination: {{ type: token, next_token_path: "$.message['next-cursor']", page_size: 50 }}
+    window: {{ supports_updated_since: true, watermark_key: updated_at, safety_lag: PT0S, max_window: PT12H, align: hour, initial: 2024-01-01 }}
+    retry: {{ min_delay: PT0.01S, max_delay: PT0.1S }}
+    response: {{ items_path: "$.message.items", id_path: "$.id", updated_at_path: "$.updated_at", version_path: "$.rev" }}
+"#
+    )
+}
+
+fn compare(place: &Place, server: &Server) {
+    let mut stored: BTreeMap<String, (usize, String)> = BTreeMap::new();
+    for item in place.list(&["items"]) {
+        let entry = stored.entry(item["dedup_key"].as_str().unwrap().to_owned()).or_default();
+        entry.0 += 1;
+        entry.1 = item["payload"].to_string();
+    }
+    for (id, _, json) in server.dataset().records() {
+        let (count, payload) = stored.remove(id).unwrap_or_else(|| panic!("{id} is missing"));
+        assert_eq!(count, 1, "{id} is stored more than once");
+        let expected: serde_json::Value = serde_json::from_str(json).unwrap();
+        assert_eq!(payload, expected.to_string(), "{id} differs");
+    }
+    assert!(stored.is_empty(), "records that the far side does not have: {stored:?}");
+    // Each record entered the ledger as new exactly once, whatever was repeated.
+    let inserted: i64 = place.list(&["batches"]).iter().map(|batch| batch["stats"]["inserted"].as_i64().unwrap()).sum();
+    assert_eq!(inserted as usize, server.dataset().len());
+    let cursors = place.list(&["cursors"]);
+    assert_eq!(cursors[0]["normalized_instant"], "2024-01-03T12:00:00.000000000Z");
+    place.check_integrity();
+}

@@ -1,0 +1,5 @@
+//! The program as its users meet it, in one test binary so that linking stays quick.
+
+mod cli;
+mod kill;
+mod support;

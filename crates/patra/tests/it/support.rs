@@ -1,0 +1,130 @@
+//! What the tests share: a place to work in (a folder with SQLite, or a PostgreSQL schema) and the program itself.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::SystemTime;
+
+use serde_json::Value;
+
+/// A database of its own, gone at the end.
+pub(crate) struct Place {
+    pub(crate) folder: tempfile::TempDir,
+    postgres: Option<Database>,
+}
+
+/// A database on the test server.
+struct Database {
+    server: String,
+    name: String,
+}
+
+impl Place {
+    pub(crate) fn sqlite() -> Place {
+        Place { folder: tempfile::tempdir().unwrap(), postgres: None }
+    }
+
+    /// `None`, with a line that says so, where no server is named.
+    pub(crate) fn postgres() -> Option<Place> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let Ok(server) = std::env::var("PATRA_TEST_POSTGRES_URL") else {
+            eprintln!("skipped: PATRA_TEST_POSTGRES_URL is not set");
+            return None;
+        };
+        let name = format!("it_{}_{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+        psql(&server, &format!("CREATE DATABASE {name}"));
+        Some(Place { folder: tempfile::tempdir().unwrap(), postgres: Some(Database { server, name }) })
+    }
+
+    pub(crate) fn database_url(&self) -> Option<String> {
+        self.postgres.as_ref().map(Database::url)
+    }
+
+    /// The program, set up for this place.
+    pub(crate) fn patra(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_patra"));
+        command.env_clear().env("PATRA_ALLOW_NET", "127.0.0.0/8").env("PATRA_DATA", self.folder.path().join("data"));
+        if let Some(url) = self.database_url() {
+            command.env("PATRA_DATABASE_URL", url);
+        }
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
+        self.patra().args(args).output().unwrap()
+    }
+
+    pub(crate) fn apply(&self, manifest: &str) {
+        let file = self.file("manifest.yaml", manifest);
+        let output = self.run(&["apply", "-f", &file]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
+    /// All rows of a view.
+    pub(crate) fn list(&self, view: &[&str]) -> Vec<Value> {
+        let output = self.patra().arg("get").args(view).args(["--limit", "0", "-o", "ndjson"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// SQLite checks its own file.
+    pub(crate) fn check_integrity(&self) {
+        if self.postgres.is_some() {
+            return;
+        }
+        let file: &Path = &self.folder.path().join("data/patra.db");
+        let connection = rusqlite::Connection::open(file).unwrap();
+        let verdict: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+        assert_eq!(verdict, "ok");
+    }
+}
+
+impl Database {
+    fn url(&self) -> String {
+        let (base, _) = self.server.rsplit_once('/').unwrap();
+        format!("{base}/{}", self.name)
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        psql(&self.server, &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
+    }
+}
+
+fn psql(url: &str, statement: &str) {
+    let output = Command::new("psql").args(["-q", "-v", "ON_ERROR_STOP=1", "-c", statement, url]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// One request to a server on this host; a plain one, so that the tests need no other program.
+pub(crate) fn http(url: &str, key: Option<&str>, body: Option<&str>) -> (u16, Value) {
+    let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let method = if body.is_some() { "POST" } else { "GET" };
+    let mut request = format!("{method} /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nX-Request-ID: mine\r\n");
+    if let Some(key) = key {
+        request.push_str(&format!("Authorization: Bearer {key}\r\n"));
+    }
+    let body = body.unwrap_or_default();
+    request.push_str(&format!("Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+    let mut stream = TcpStream::connect(host).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.to_lowercase().contains("x-request-id: mine"), "{head}");
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap_or_else(|_| body.into()))
+}
+
+#[expect(clippy::disallowed_methods, reason = "a seed that differs between runs")]
+pub(crate) fn now_micros() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros() as u64
+}
