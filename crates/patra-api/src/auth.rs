@@ -14,11 +14,14 @@ use crate::key;
 use crate::request_id::RequestId;
 
 /// Reading needs `read`, changing needs `write`.
-pub(crate) async fn layer(State(api): State<Api>, request: Request, next: Next) -> Response {
+pub(crate) async fn layer(State(api): State<Api>, mut request: Request, next: Next) -> Response {
     let needed = if matches!(*request.method(), Method::GET | Method::HEAD) { Scope::Read } else { Scope::Write };
     let header = request.headers().get("authorization").and_then(|value| value.to_str().ok()).map(str::to_owned);
     match check(&api, header.as_deref(), needed).await {
-        Ok(()) => next.run(request).await,
+        Ok(granted) => {
+            request.extensions_mut().insert(granted);
+            next.run(request).await
+        }
         Err(failure) => match request.extensions().get::<RequestId>() {
             Some(id) => failure.answer(id),
             None => Response::default(),
@@ -26,7 +29,7 @@ pub(crate) async fn layer(State(api): State<Api>, request: Request, next: Next) 
     }
 }
 
-async fn check(api: &Api, header: Option<&str>, needed: Scope) -> Result<(), Failure> {
+async fn check(api: &Api, header: Option<&str>, needed: Scope) -> Result<Scope, Failure> {
     let refused = |message: &str| {
         Failure::new(StatusCode::UNAUTHORIZED, Code::Unauthorized, message)
             .hint("send `Authorization: Bearer <key>`; `patra key create` makes one")
@@ -42,9 +45,15 @@ async fn check(api: &Api, header: Option<&str>, needed: Scope) -> Result<(), Fai
     if stored.revoked || !key::matches(text, &stored.hash) {
         return Err(unknown());
     }
-    if stored.scope < needed {
-        let message = format!("this key may {}, and `{}` is needed", stored.scope.as_str(), needed.as_str());
-        return Err(Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, message));
+    require(stored.scope, needed)?;
+    Ok(stored.scope)
+}
+
+/// Refuses a key whose scope is too small. The scope of the caller's key is an extension of the request.
+pub(crate) fn require(granted: Scope, needed: Scope) -> Result<(), Failure> {
+    if granted >= needed {
+        return Ok(());
     }
-    Ok(())
+    let message = format!("this key may {}, and `{}` is needed", granted.as_str(), needed.as_str());
+    Err(Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, message))
 }

@@ -62,6 +62,7 @@ CREATE TABLE ing_schedule_instance (
 );
 CREATE UNIQUE INDEX uk_instance_public ON ing_schedule_instance (public_id);
 CREATE INDEX idx_instance_waiting ON ing_schedule_instance (id) WHERE status_code = 'REQUESTED';
+CREATE INDEX idx_instance_schedule ON ing_schedule_instance (schedule_id) WHERE status_code = 'REQUESTED';
 
 CREATE TABLE ing_plan (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -56,6 +56,7 @@ pub(crate) fn statements() -> Vec<&'static str> {
         ledger::STATEMENTS,
         cursor::STATEMENTS,
         key::STATEMENTS,
+        &[NOW],
     ]
     .concat()
 }

@@ -25,6 +25,9 @@ pub use open::OpenError;
 
 use crate::pool::Pool;
 
+/// For a server that stops answering; a migration of a large table has to fit in.
+const MIGRATION_DEADLINE: Duration = Duration::from_secs(600);
+
 /// How to reach the database, and the limits that hold there.
 #[derive(Clone)]
 pub struct Options {
@@ -95,7 +98,9 @@ impl PostgresStore {
         let pool = Pool::new(&config, &options, options.pool_size.max(1)).map_err(OpenError::Failed)?;
         let heartbeats = Pool::new(&config, &options, 1).map_err(OpenError::Failed)?;
         let mut client = pool.get().await.map_err(|error| open::classify(&error, &config))?;
-        migrate::migrate(&mut client, options.schema.as_deref()).await?;
+        let migrated =
+            tokio::time::timeout(MIGRATION_DEADLINE, migrate::migrate(&mut client, options.schema.as_deref()));
+        migrated.await.unwrap_or_else(|_| Err(OpenError::Failed("the migrations did not end in time".to_owned())))?;
         Ok(PostgresStore { pool, heartbeats })
     }
 }

@@ -1,10 +1,9 @@
 //! From a URL to a store that is ready, or to a sentence that says what to do about it.
 
+use deadpool_postgres::{HookError, PoolError};
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Config, Error};
-
-use deadpool_postgres::{HookError, PoolError};
 
 use crate::Options;
 use crate::error::describe;

@@ -13,7 +13,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Config, NoTls, Row, Statement};
 
 use crate::Options;
-use crate::error::{Fail, Health, Phase, describe, lost};
+use crate::error::{Fail, Health, Phase, describe, lost, refused};
 
 /// A connection that rested longer than this is asked whether it lives before it is used.
 const TRUSTED: Duration = Duration::from_secs(1);
@@ -86,7 +86,11 @@ impl Pool {
         W: for<'a> FnOnce(&'a Session) -> Boxed<'a, Result<T, Fail>>,
     {
         let client = self.get().await.map_err(|error| TxError::Unavailable(unavailable(&error)))?;
-        let session = Session { client, in_transaction: AtomicBool::new(false), commit_sent: AtomicBool::new(false) };
+        let session = Session {
+            client: Some(client),
+            in_transaction: AtomicBool::new(false),
+            commit_sent: AtomicBool::new(false),
+        };
         let outcome = tokio::time::timeout(self.deadline, work(&session)).await;
         let (answer, health) = match outcome {
             Ok(Ok(done)) => (Ok(done), Health::Good),
@@ -111,9 +115,10 @@ macro_rules! pipeline {
 }
 pub(crate) use pipeline;
 
-/// One connection while one operation has it.
+/// One connection while one operation has it. It goes back to the pool only by [`Session::release`]: one that is dropped
+/// otherwise, as in a panic, may be in the middle of anything and is closed.
 pub(crate) struct Session {
-    client: Object,
+    client: Option<Object>,
     in_transaction: AtomicBool,
     commit_sent: AtomicBool,
 }
@@ -122,20 +127,20 @@ impl Session {
     pub(crate) async fn prepare<const N: usize>(&self, sql: [&'static str; N]) -> Result<[Statement; N], Fail> {
         let mut statements = Vec::with_capacity(N);
         for text in sql {
-            statements.push(self.client.prepare_cached(text).await?);
+            statements.push(self.client()?.prepare_cached(text).await?);
         }
-        statements.try_into().map_err(|_| crate::error::refused("a statement is missing"))
+        statements.try_into().map_err(|_| refused("a statement is missing"))
     }
 
     /// Goes out in a pipeline with the statement that locks, so that it costs no round trip of its own.
     pub(crate) async fn begin(&self) -> Result<(), Fail> {
         self.in_transaction.store(true, Ordering::Relaxed);
-        Ok(self.client.batch_execute("BEGIN").await?)
+        Ok(self.client()?.batch_execute("BEGIN").await?)
     }
 
     pub(crate) async fn commit(&self) -> Result<(), Fail> {
         self.commit_sent.store(true, Ordering::Relaxed);
-        self.client.batch_execute("COMMIT").await?;
+        self.client()?.batch_execute("COMMIT").await?;
         self.in_transaction.store(false, Ordering::Relaxed);
         Ok(())
     }
@@ -143,28 +148,28 @@ impl Session {
     /// A statement that is a whole transaction.
     pub(crate) async fn alone(&self, statement: &Statement, params: Params<'_>) -> Result<Vec<Row>, Fail> {
         self.commit_sent.store(true, Ordering::Relaxed);
-        Ok(self.client.query(statement, params).await?)
+        Ok(self.client()?.query(statement, params).await?)
     }
 
     pub(crate) async fn rows(&self, statement: &Statement, params: Params<'_>) -> Result<Vec<Row>, Fail> {
-        Ok(self.client.query(statement, params).await?)
+        Ok(self.client()?.query(statement, params).await?)
     }
 
     pub(crate) async fn one(&self, statement: &Statement, params: Params<'_>) -> Result<Row, Fail> {
-        Ok(self.client.query_one(statement, params).await?)
+        Ok(self.client()?.query_one(statement, params).await?)
     }
 
     pub(crate) async fn opt(&self, statement: &Statement, params: Params<'_>) -> Result<Option<Row>, Fail> {
-        Ok(self.client.query_opt(statement, params).await?)
+        Ok(self.client()?.query_opt(statement, params).await?)
     }
 
     /// Gives the number of rows written.
     pub(crate) async fn write(&self, statement: &Statement, params: Params<'_>) -> Result<u64, Fail> {
-        Ok(self.client.execute(statement, params).await?)
+        Ok(self.client()?.execute(statement, params).await?)
     }
 
-    pub(crate) fn client(&self) -> &Object {
-        &self.client
+    pub(crate) fn client(&self) -> Result<&Object, Fail> {
+        self.client.as_ref().ok_or_else(|| refused("the connection was given back"))
     }
 
     fn phase(&self) -> Phase {
@@ -172,17 +177,27 @@ impl Session {
     }
 
     /// Back to the pool, but only outside a transaction: what cannot be rolled back is closed.
-    async fn release(self, health: Health) {
-        let open = self.in_transaction.load(Ordering::Relaxed);
-        let good = match health {
+    async fn release(mut self, health: Health) {
+        let is_good = match health {
             Health::Lost => false,
-            Health::Good if open => {
-                matches!(tokio::time::timeout(QUICK, self.client.batch_execute("ROLLBACK")).await, Ok(Ok(())))
-            }
+            Health::Good if self.in_transaction.load(Ordering::Relaxed) => self.roll_back().await,
             Health::Good => true,
         };
-        if !good {
-            drop(Object::take(self.client));
+        if is_good {
+            drop(self.client.take());
+        }
+    }
+
+    async fn roll_back(&self) -> bool {
+        let Ok(client) = self.client() else { return false };
+        matches!(tokio::time::timeout(QUICK, client.batch_execute("ROLLBACK")).await, Ok(Ok(())))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(client) = self.client.take() {
+            drop(Object::take(client));
         }
     }
 }

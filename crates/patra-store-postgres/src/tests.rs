@@ -2,10 +2,12 @@
 
 use std::hash::{BuildHasher, Hasher};
 
+use patra_core::port::query::View;
+use patra_core::tx::TxError;
 use tokio_postgres::{Client, NoTls};
 
+use crate::error::{Fail, Health, Phase};
 use crate::{Options, PostgresStore, exec, query};
-use patra_core::port::query::View;
 
 /// A store in a schema of its own, or `None` where there is no server.
 async fn migrated() -> Option<(PostgresStore, Client, String)> {
@@ -77,6 +79,38 @@ async fn a_claim_walks_its_index_however_long_the_queue() {
         assert!(plan.contains("Index Scan using idx_task_pick"), "{mode}:\n{plan}");
         assert!(!plan.contains("Seq Scan on ing_task"), "{mode}:\n{plan}");
         client.batch_execute("DEALLOCATE claim").await.unwrap();
+    }
+    drop_schema(&client, &schema).await;
+}
+
+#[tokio::test]
+async fn what_the_server_says_is_understood() {
+    let Some((_store, client, schema)) = migrated().await else { return };
+    let unavailable = || TxError::Unavailable(String::new());
+    let cases = [
+        ("40001", TxError::Busy, Health::Good),
+        ("40P01", TxError::Busy, Health::Good),
+        ("55P03", TxError::Busy, Health::Good),
+        ("53100", unavailable(), Health::Good),
+        ("53300", unavailable(), Health::Good),
+        ("57014", unavailable(), Health::Good),
+        ("25006", unavailable(), Health::Lost),
+        ("57P01", TxError::Unknown(String::new()), Health::Lost),
+        ("57P03", TxError::Unknown(String::new()), Health::Lost),
+        ("08006", TxError::Unknown(String::new()), Health::Lost),
+        ("23505", TxError::Refused(String::new()), Health::Good),
+        ("XX001", TxError::Refused(String::new()), Health::Good),
+    ];
+    for (code, expected, health) in cases {
+        let raise = format!("DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{code}', DETAIL = 's3cret'; END $$");
+        let error = Fail::from(client.batch_execute(&raise).await.expect_err("an error"));
+        let (answer, left) = error.settle(Phase::CommitSent);
+        assert_eq!(std::mem::discriminant(&answer), std::mem::discriminant(&expected), "{code}: {answer}");
+        assert_eq!(left, health, "{code}");
+        assert!(!answer.to_string().contains("s3cret"), "{answer}");
+        // The same before a commit was sent: never in doubt.
+        let error = Fail::from(client.batch_execute(&raise).await.expect_err("an error"));
+        assert!(!matches!(error.settle(Phase::Open).0, TxError::Unknown(_)), "{code}");
     }
     drop_schema(&client, &schema).await;
 }

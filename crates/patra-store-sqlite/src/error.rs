@@ -13,7 +13,7 @@ pub enum OpenError {
     FolderNotCreatable { folder: PathBuf, source: io::Error },
     #[error("the folder {} is not writable: {source}", folder.display())]
     FolderNotWritable { folder: PathBuf, source: io::Error },
-    #[error("{} is in use by another process{}", path.display(), pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
+    #[error("{} is in use by another process{}", path.display(), by(*pid))]
     Locked { path: PathBuf, pid: Option<u32> },
     #[error("there is no database at {}", path.display())]
     Missing { path: PathBuf },
@@ -23,7 +23,7 @@ pub enum OpenError {
     Foreign { path: PathBuf },
     #[error("{} was written by a newer version: its schema is {found}, this program knows {known}", path.display())]
     SchemaNewer { path: PathBuf, found: u32, known: u32 },
-    #[error("{} has an older schema: it is {found}, this program reads {known}; start the server once to migrate it", path.display())]
+    #[error("{} has an older schema: it is {found}, this program knows {known}; the server migrates it", path.display())]
     SchemaOlder { path: PathBuf, found: u32, known: u32 },
     #[error("migration {version} of {} is not the one that this program has: its checksum differs", path.display())]
     MigrationChanged { path: PathBuf, version: u32 },
@@ -33,6 +33,10 @@ pub enum OpenError {
     Thread { source: io::Error },
     #[error("{} cannot be opened: {source}", path.display())]
     Sqlite { path: PathBuf, source: rusqlite::Error },
+}
+
+fn by(pid: Option<u32>) -> String {
+    pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
 }
 
 impl OpenError {

@@ -1,7 +1,7 @@
 //! The store ports on an embedded SQLite database: one thread that writes, a few connections that read.
 //!
-//! What each operation means is written in `patra_core::tx`; this crate only says it in SQLite's SQL. It knows nothing of
-//! the engine, HTTP or manifests.
+//! What each operation means is written in `patra_core::tx`; this crate only says it in SQLite's SQL. It knows nothing
+//! of the engine, HTTP or manifests.
 
 mod connect;
 mod error;
@@ -56,8 +56,8 @@ impl Options {
     }
 }
 
-/// A store on one database file, for the one process that may write to it. Cheap to clone; the last clone to go ends the
-/// writer and closes the file.
+/// A store on one database file, for the one process that may write to it. Cheap to clone; the last clone to go ends
+/// the writer and closes the file.
 #[derive(Clone, Debug)]
 pub struct SqliteStore {
     inner: Arc<Inner>,

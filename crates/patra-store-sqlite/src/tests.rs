@@ -1,5 +1,5 @@
-//! What must hold of the SQL itself: every statement fits the schema, the hot ones use their index, and the schema knows
-//! every word of the core.
+//! What must hold of the SQL itself: every statement fits the schema, the hot ones use their index, and the schema
+//! knows every word of the core.
 
 use std::fmt::Display;
 

@@ -1,11 +1,11 @@
-//! The writing side: one thread owns the only connection that writes. What waits is committed together, so that one sync
-//! of the disk serves many operations.
+//! The writing side: one thread owns the only connection that writes. What waits is committed together, so that one
+//! sync of the disk serves many operations.
 
 mod checkpoint;
 mod group;
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::{io, thread};
 
@@ -28,7 +28,7 @@ pub(crate) type Execute = fn(&Connection, &Tx, Ts) -> Result<Done>;
 #[derive(Debug)]
 pub(crate) struct Writer {
     room: Arc<Semaphore>,
-    jobs: Mutex<Option<Sender<Job>>>,
+    jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -47,18 +47,15 @@ impl Writer {
         let work = Work { connection, clock, execute, waiting, checkpoint: Checkpoint::default() };
         let thread = thread::Builder::new().name("patra-sqlite".into()).spawn(move || work.run())?;
         let room = Arc::new(Semaphore::new(MAX_WAITING));
-        Ok(Writer { room, jobs: Mutex::new(Some(jobs)), thread: Some(thread) })
+        Ok(Writer { room, jobs: Some(jobs), thread: Some(thread) })
     }
 
     pub(crate) async fn execute(&self, tx: Tx) -> Result<Done, TxError> {
         let stopped = || TxError::Unavailable("the writer has stopped".into());
         let room = Arc::clone(&self.room).acquire_owned().await.map_err(|_| stopped())?;
         let (reply, answer) = oneshot::channel();
-        {
-            let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-            let job = Job { tx, reply, _room: room };
-            jobs.as_ref().ok_or_else(stopped)?.send(job).map_err(|_| stopped())?;
-        }
+        let job = Job { tx, reply, _room: room };
+        self.jobs.as_ref().ok_or_else(stopped)?.send(job).map_err(|_| stopped())?;
         answer.await.unwrap_or_else(|_| Err(TxError::Unknown("the writer stopped before it answered".into())))
     }
 }
@@ -66,7 +63,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         // The thread sees the end of the channel behind the last operation.
-        self.jobs.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        self.jobs = None;
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {

@@ -1,1 +1,90 @@
-//! Filled by the suite below: every route, with and without a key.
+//! Every route against every kind of key, on the in-memory store.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use tower::ServiceExt as _;
+
+use patra_core::port::Commands;
+use patra_core::tx::{RevokeKey, Scope};
+use patra_testkit::clock::ManualClock;
+use patra_testkit::memory::SharedMem;
+
+use crate::{Api, key, router};
+
+struct Door {
+    api: Api,
+}
+
+impl Door {
+    fn new() -> Door {
+        let clock = Arc::new(ManualClock::new(patra_core::Ts::from_secs(1_000)));
+        let store = Arc::new(SharedMem::new(clock.clone()));
+        Door { api: Api { store, clock, nudge: Arc::new(|| {}) } }
+    }
+
+    async fn key(&self, scope: Scope) -> String {
+        let (text, create) = key::generate("test", scope, false).unwrap();
+        let commands: &dyn Commands = &*self.api.store;
+        commands.run(create).await.unwrap();
+        text
+    }
+
+    async fn ask(&self, method: &str, path: &str, key: Option<&str>) -> (StatusCode, String) {
+        let mut request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+        if let Some(key) = key {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        let body = if method == "POST" { r#"{"provenance":"x","endpoint":"y"}"# } else { "" };
+        let answer = router(self.api.clone()).oneshot(request.body(Body::from(body)).unwrap()).await.unwrap();
+        assert!(answer.headers().contains_key("x-request-id"));
+        let status = answer.status();
+        let bytes = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+        (status, String::from_utf8(bytes.to_vec()).unwrap())
+    }
+}
+
+/// Every guarded route, the scope it needs, and what it answers to a key that may.
+const ROUTES: &[(&str, &str, Scope, StatusCode)] = &[
+    ("GET", "/api/v1/jobs", Scope::Read, StatusCode::OK),
+    ("GET", "/api/v1/jobs/none", Scope::Read, StatusCode::NOT_FOUND),
+    ("POST", "/api/v1/jobs", Scope::Write, StatusCode::NOT_FOUND),
+    ("GET", "/api/v1/items", Scope::Read, StatusCode::OK),
+    ("GET", "/api/v1/keys", Scope::Admin, StatusCode::OK),
+];
+
+// covers: CRAWL-58
+#[tokio::test]
+async fn every_route_refuses_who_may_not_and_answers_who_may() {
+    let door = Door::new();
+    let revoked = door.key(Scope::Admin).await;
+    let prefix = key::prefix(&revoked).unwrap().to_owned();
+    let commands: &dyn Commands = &*door.api.store;
+    commands.run(RevokeKey { prefix }).await.unwrap();
+    let keys = [(Scope::Read, door.key(Scope::Read).await), (Scope::Write, door.key(Scope::Write).await), (Scope::Admin, door.key(Scope::Admin).await)];
+    for (method, path, needed, status) in ROUTES {
+        for wrong in [None, Some("nonsense"), Some("patra_00000000_000000000000000000000000000000000000000000000000"), Some(revoked.as_str())] {
+            let (got, body) = door.ask(method, path, wrong).await;
+            assert_eq!(got, StatusCode::UNAUTHORIZED, "{method} {path} with {wrong:?}");
+            assert!(body.contains(r#""code":"UNAUTHORIZED""#));
+        }
+        for (scope, key) in &keys {
+            let (got, body) = door.ask(method, path, Some(key)).await;
+            let expected = if scope >= needed { *status } else { StatusCode::FORBIDDEN };
+            assert_eq!(got, expected, "{method} {path} with {scope:?}: {body}");
+            assert!(!body.contains(key.rsplit('_').next().unwrap()), "an answer holds a key");
+        }
+    }
+}
+
+#[tokio::test]
+async fn health_is_open_and_unknown_paths_have_the_envelope() {
+    let door = Door::new();
+    for path in ["/health", "/healthz", "/readyz"] {
+        assert_eq!(door.ask("GET", path, None).await.0, StatusCode::OK, "{path}");
+    }
+    let (status, body) = door.ask("GET", "/nowhere", None).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    assert!(body.contains(r#""status":"error""#), "{body}");
+}

@@ -7,8 +7,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use patra_core::port::query::{Filter, View};
+use patra_core::tx::Scope;
 
-use crate::Api;
+use crate::{Api, auth};
 use crate::envelope::{Failure, success};
 use crate::request_id::RequestId;
 
@@ -48,6 +49,7 @@ pub(super) type Asked = Result<Query<Params>, axum::extract::rejection::QueryRej
 pub(super) async fn list(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(granted): Extension<Scope>,
     Path(word): Path<String>,
     params: Asked,
 ) -> Response {
@@ -56,7 +58,12 @@ pub(super) async fn list(
         Failure::new(axum::http::StatusCode::NOT_FOUND, patra_core::Code::NotFound, format!("there is no list of `{word}`"))
             .hint(format!("one of: {}", known.join(", ")))
     });
-    match view {
+    // Who else has a key is the administrators' business.
+    let allowed = view.and_then(|view| match view {
+        View::Keys => auth::require(granted, Scope::Admin).map(|()| view),
+        _ => Ok(view),
+    });
+    match allowed {
         Ok(view) => rows(&api, &id, view, params).await,
         Err(failure) => failure.answer(&id),
     }

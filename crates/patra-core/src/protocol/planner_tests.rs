@@ -272,11 +272,7 @@ fn the_same_state_gives_the_same_task_keys_and_a_later_one_gives_others() {
     assert_eq!(signatures(&one), signatures(&later), "the slices are the same");
 
     // Scheduled firings collapse, requests of people do not.
-    let named = |trigger_type, public_id: &str| TriggerTaken {
-        trigger_type,
-        public_id: public_id.into(),
-        ..trigger()
-    };
+    let named = |trigger_type, public_id: &str| TriggerTaken { trigger_type, public_id: public_id.into(), ..trigger() };
     let by = |trigger_type, id| plan(named(trigger_type, id), &state);
     assert_eq!(keys(&by(TriggerType::Schedule, "a")), keys(&by(TriggerType::Schedule, "b")));
     assert_ne!(keys(&by(TriggerType::Manual, "a")), keys(&by(TriggerType::Manual, "b")));

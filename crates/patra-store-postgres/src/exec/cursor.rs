@@ -102,7 +102,7 @@ pub(super) async fn record_advance(session: &Session, op: RecordAdvance) -> Resu
         let (task, run) = op.cause.unzip();
         let (task, run) = (task.map(|task| task.0), run.map(|run| run.0));
         let observed = op.observed_max.map(|at| at.to_string());
-        let key = format!("cursor-{id}-{}", prefix.micros());
+        let key = format!("{id}:{}", prefix.micros());
         session.write(&record, &[&id, &prefix.to_string(), &Time(prefix), &observed, &task, &run, &key]).await?;
         target = Some(prefix);
     }

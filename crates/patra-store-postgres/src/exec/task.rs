@@ -37,22 +37,21 @@ SELECT moment.now, c.id, c.lease_epoch, c.leased_until, c.attempt_count, c.sched
 FROM moment LEFT JOIN claimed c ON true
 ORDER BY c.priority, c.scheduled_at, c.id";
 
-/// Rows are locked in the order of their ids. A lease that ran out while this waited is not revived: the condition is
-/// read again, with the clock, on the row as it is then.
+/// Rows are locked in the order of their ids, then the clock is read: a lease that ran out while this waited for a lock
+/// is not revived.
 const RENEW: &str = "
 WITH held AS (
   SELECT t.id FROM ing_task t
   JOIN unnest($2::bigint[], $3::bigint[]) AS asked (task, fence) ON t.id = asked.task AND t.lease_epoch = asked.fence
-  WHERE t.status_code IN ('DISPATCHED', 'EXECUTING') AND t.lease_owner = $1 AND t.leased_until > clock_timestamp()
+  WHERE t.status_code IN ('DISPATCHED', 'EXECUTING') AND t.lease_owner = $1
   ORDER BY t.id
   FOR UPDATE OF t
 ),
--- Counted from when the last lock was taken.
 moment AS MATERIALIZED (SELECT clock_timestamp() AS now FROM (SELECT count(*) FROM held) AS locked),
 renewed AS (
   UPDATE ing_task
   SET leased_until = (SELECT now FROM moment) + $4::bigint * interval '1 microsecond', lease_count = lease_count + 1
-  WHERE id = ANY (ARRAY(SELECT id FROM held))
+  WHERE id = ANY (ARRAY(SELECT id FROM held)) AND leased_until > (SELECT now FROM moment)
   RETURNING id, lease_epoch
 )
 SELECT moment.now, r.id, r.lease_epoch
@@ -86,7 +85,7 @@ orphans AS (
 triggers AS (
   UPDATE ing_schedule_instance
   SET lease_owner = NULL, leased_until = NULL
-  WHERE $3 AND false AND status_code = 'REQUESTED' AND lease_owner IS NOT NULL
+  WHERE $3 AND status_code = 'REQUESTED' AND lease_owner IS NOT NULL
 )
 SELECT moment.now, s.id, s.status_code
 FROM moment LEFT JOIN swept s ON true

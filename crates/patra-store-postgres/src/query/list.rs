@@ -26,7 +26,7 @@ pub(crate) async fn list(session: &Session, view: View, filter: Filter) -> Resul
     }
     params.push((&limit, Type::INT8));
     // There are many combinations, each rarely asked for: not worth a prepared statement on every connection.
-    let rows = session.client().query_typed(&sql, &params).await?;
+    let rows = session.client()?.query_typed(&sql, &params).await?;
     rows.iter()
         .map(|row| view.columns().iter().enumerate().map(|(at, column)| cell(row, at, *column)).collect())
         .collect()

@@ -1,6 +1,5 @@
 //! The store on a real server. `PATRA_TEST_POSTGRES_URL` names it; without it every test passes with a line that says so.
 
-mod bench;
 mod claim;
 mod contract;
 mod fault;

@@ -9,8 +9,8 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::error::Result;
 use crate::sql::{time, word};
 
-// The queue is read one priority at a time. Within a priority the index ends exactly at `now`, so tasks that are put off
-// cost nothing, however many stand before the first one that is due.
+// The queue is read one priority at a time. Within a priority the index ends exactly at `now`, so tasks that are put
+// off cost nothing, however many stand before the first one that is due.
 pub(crate) const NEXT_PRIORITY: &str = "
 SELECT min(priority) FROM ing_task WHERE status_code = 'QUEUED' AND priority > ?1";
 
@@ -55,8 +55,12 @@ UPDATE ing_task_run
 SET status_code = 'FAILED', error = ?2, finished_at = ?3
 WHERE task_id = ?1 AND status_code IN ('PLANNED', 'RUNNING')";
 
+const FREE_TRIGGERS: &str = "
+UPDATE ing_schedule_instance SET lease_owner = NULL, leased_until = NULL
+WHERE status_code = 'REQUESTED' AND leased_until IS NOT NULL";
+
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[NEXT_PRIORITY, PICK, LEASE, RENEW, READ_EXPIRED, TAKE_BACK, FAIL_ORPHANS];
+pub(super) const STATEMENTS: &[&str] = &[NEXT_PRIORITY, PICK, LEASE, RENEW, READ_EXPIRED, TAKE_BACK, FAIL_ORPHANS, FREE_TRIGGERS];
 
 pub(super) fn claim(db: &Connection, op: &Claim, now: Ts) -> Result<Claimed> {
     let until = (now + op.lease).micros();
@@ -119,6 +123,9 @@ pub(super) fn renew(db: &Connection, op: &Renew, now: Ts) -> Result<Renewed> {
 }
 
 pub(super) fn sweep(db: &Connection, op: Sweep, now: Ts) -> Result<Swept> {
+    if op.everyone {
+        db.prepare_cached(FREE_TRIGGERS)?.execute([])?;
+    }
     let expired_by = if op.everyone { Ts::MAX } else { now };
     let expired: Vec<i64> = db
         .prepare_cached(READ_EXPIRED)?

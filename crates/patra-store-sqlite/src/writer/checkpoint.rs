@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-/// Frames that are not yet copied when a passive checkpoint is worth its sync.
-const PASSIVE_FRAMES: i64 = 1_000;
+/// Frames (16 MiB) that are not yet copied when a passive checkpoint is worth its sync. The pages of an index come
+/// again with every group; one copy serves for all of them, so half of this would write a sixth more.
+const PASSIVE_FRAMES: i64 = 2_000;
 
-/// Frames in the WAL (16 MiB) when waiting a moment for readers is better than growing on.
-const RESTART_FRAMES: i64 = 2_048;
+/// Frames in the WAL (32 MiB) when waiting a moment for readers is better than growing on.
+const RESTART_FRAMES: i64 = 4_000;
 
 /// How long writers may be held up by a checkpoint that waits for readers.
 const READER_WAIT: Duration = Duration::from_millis(50);

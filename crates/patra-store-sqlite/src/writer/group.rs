@@ -1,5 +1,5 @@
-//! Group commit: several operations in one transaction, each in its own savepoint, so that the failure of one is not the
-//! failure of its neighbours.
+//! Group commit: several operations in one transaction, each in its own savepoint, so that the failure of one is not
+//! the failure of its neighbours.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -80,8 +80,8 @@ pub(super) fn commit<'a>(
     answers
 }
 
-/// Runs one attempt in a savepoint and takes it back alone when it fails. The outer error means that the savepoint itself
-/// did not work, and with it the whole transaction.
+/// Runs one attempt in a savepoint and takes it back alone when it fails. The outer error means that the savepoint
+/// itself did not work, and with it the whole transaction.
 fn apart(connection: &Connection, attempt: impl FnOnce() -> Result<Done>) -> rusqlite::Result<Result<Done>> {
     run(connection, "SAVEPOINT operation")?;
     let answer = attempt();

@@ -122,7 +122,7 @@ fn hunt_all(limit: u64) -> ExitCode {
     for mutant in Mutant::ALL {
         match hunt(*mutant, limit) {
             Some(violation) => {
-                println!("caught  {:<22} seed {:<5} {}", mutant.as_str(), violation.seed, violation.rule)
+                println!("caught  {:<22} seed {:<5} {}", mutant.as_str(), violation.seed, violation.rule);
             }
             None => {
                 missed += 1;

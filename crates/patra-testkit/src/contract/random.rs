@@ -168,3 +168,99 @@ fn without_times(mut done: Done) -> Done {
     }
     done
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The kind of an answer, as far as a sequence should have met it.
+    fn kind(tx: &Tx, answer: &Result<Done, TxError>) -> String {
+        let what = match answer {
+            Ok(Done::TakeTrigger(taken)) => match taken {
+                None => "none",
+                Some(taken) if taken.plan.is_some() => "open plan",
+                Some(_) => "some",
+            },
+            Ok(Done::FireDue(due)) if due.fired > 0 => "fired",
+            Ok(Done::Claim(claimed)) if !claimed.leases.is_empty() => "some",
+            Ok(Done::CommitBatch(done)) if done.replayed => "replayed",
+            Ok(Done::SavePlan(saved)) if saved.existing > 0 => "existing",
+            Ok(Done::EndRun(ended)) => ended.task_status.as_str(),
+            Ok(Done::AdvanceCursor(done)) if done.moved => "moved",
+            Ok(Done::Sweep(swept)) if !swept.failed.is_empty() => "failed",
+            Ok(Done::Sweep(swept)) if !swept.requeued.is_empty() => "requeued",
+            Ok(_) => "ok",
+            Err(TxError::Fenced) => "fenced",
+            Err(TxError::Conflict) => "conflict",
+            Err(TxError::Refused(_)) => "refused",
+            Err(_) => "other",
+        };
+        format!("{} {what}", tx.name())
+    }
+
+    /// A generator that stays on the surface would find every store equal to every other.
+    fn reaches(real: bool, wanted: &[&str]) {
+        let mut met = BTreeSet::new();
+        for seed in 0..50 {
+            let (mut model, mut generator) = (MemStore::default(), Generator::new(seed, real));
+            let mut now = Ts::from_secs(1_767_225_600);
+            for _ in 0..STEPS {
+                now = now + Duration::from_micros(1);
+                match generator.next(&model) {
+                    Step::Pass(span) => now = now + span,
+                    Step::Run(tx) => {
+                        let answer = model.apply(now, &tx);
+                        met.insert(kind(&tx, &answer));
+                        generator.learn(&tx, &answer);
+                    }
+                }
+            }
+        }
+        let missed: Vec<_> = wanted.iter().filter(|kind| !met.contains(**kind)).collect();
+        assert!(missed.is_empty(), "never met {missed:?}; met {met:#?}");
+    }
+
+    const ALWAYS: &[&str] = &[
+        "ApplyProvenance ok",
+        "Fire ok",
+        "TakeTrigger none",
+        "TakeTrigger some",
+        "TakeTrigger open plan",
+        "SettleTrigger ok",
+        "SettleTrigger fenced",
+        "ReadCoverage ok",
+        "SavePlan ok",
+        "SavePlan existing",
+        "SavePlan fenced",
+        "SavePlan conflict",
+        "Claim some",
+        "Renew ok",
+        "StartRun ok",
+        "StartRun fenced",
+        "CommitBatch ok",
+        "CommitBatch replayed",
+        "CommitBatch fenced",
+        "CommitBatch refused",
+        "EndRun SUCCEEDED",
+        "EndRun PARTIAL",
+        "EndRun FAILED",
+        "EndRun QUEUED",
+        "EndRun fenced",
+        "RecordAdvance ok",
+        "AdvanceCursor ok",
+        "AdvanceCursor moved",
+        "Sweep requeued",
+        "Sweep failed",
+        "CreateKey ok",
+        "RevokeKey ok",
+    ];
+
+    #[test]
+    fn the_sequences_reach_every_kind_of_answer() {
+        reaches(true, ALWAYS);
+        reaches(false, ALWAYS);
+        reaches(false, &["FireDue fired"]);
+    }
+}

@@ -86,6 +86,11 @@ impl MemStore {
     }
 
     pub(super) fn sweep(&mut self, now: Ts, op: Sweep) -> Swept {
+        if op.everyone {
+            for id in &self.index.waiting {
+                self.instances[place(id.0)].lease = None;
+            }
+        }
         let expired = |(until, _): &&(Ts, TaskId)| op.everyone || *until <= now;
         let mut dead: Vec<_> =
             self.index.leased.iter().take_while(expired).take(op.limit as usize).map(|(_, id)| *id).collect();

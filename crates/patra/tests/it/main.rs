@@ -1,5 +1,6 @@
 //! The program as its users meet it, in one test binary so that linking stays quick.
 
 mod cli;
+mod house;
 mod kill;
 mod support;

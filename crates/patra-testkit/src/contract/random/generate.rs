@@ -58,8 +58,7 @@ impl Generator {
 
     pub(super) fn next(&mut self, store: &MemStore) -> Step {
         loop {
-            let tx = match self.rng.below(100) {
-                0..8 if !self.real => return Step::Pass(self.short()),
+            let tx = match self.rng.below(110) {
                 0..3 => Some(self.apply()),
                 3..8 => Some(self.fire()),
                 8..10 => Some(FireDue { limit: 1 + self.rng.below(2) as u32 }.into()),
@@ -76,6 +75,7 @@ impl Generator {
                 84..88 => self.advance(store),
                 88..92 => Some(self.sweep()),
                 92..94 => Some(self.key()),
+                94..102 if !self.real => return Step::Pass(self.short()),
                 _ => self.again(),
             };
             if let Some(tx) = tx {
@@ -107,7 +107,7 @@ impl Generator {
 
     /// One of the last few, so that most are still alive and some are not.
     fn recent<T: Clone>(&mut self, all: &[T]) -> Option<T> {
-        let from = all.len().saturating_sub(6);
+        let from = all.len().saturating_sub(3);
         let at = from + self.rng.below((all.len() - from) as u64) as usize;
         all.get(at).cloned()
     }
@@ -138,13 +138,16 @@ impl Generator {
     fn save_plan(&mut self, store: &MemStore) -> Option<Tx> {
         let taken = self.recent(&self.taken.clone())?;
         let name = make::namespace(taken.operation, "ns");
-        let epoch = store.cursors.iter().find(|cursor| cursor.name == name).map_or(0, |cursor| cursor.epoch);
-        let epoch = if self.rng.chance(100) { epoch + 1 } else { epoch };
-        let windows = make::windows(10 * self.rng.below(12) as i64, 1 + self.rng.below(4) as i64);
+        let cursor = store.cursors.iter().find(|cursor| cursor.name == name);
+        let epoch = cursor.map_or(0, |cursor| cursor.epoch) + i64::from(self.rng.chance(100));
+        // Near the cursor, so that prefixes grow; not always at it, so that there are holes.
+        let value = cursor.and_then(|cursor| cursor.value).map_or(0, |value| value.micros() / 10_000_000 * 10);
+        let from = if self.rng.chance(600) { value } else { value + 10 * self.rng.below(5) as i64 };
+        let windows = make::windows(from, 1 + self.rng.below(4) as i64);
         let mut plan = make::plan(&taken, epoch, &windows);
         plan.origin = Ts::from_secs(0);
-        // Few tags, so that tasks which exist are derived again.
-        let tag = format!("tag {}", self.rng.below(4));
+        // Few tags, so that tasks which exist are derived again; not so few that a hole is never filled.
+        let tag = format!("tag {}", self.rng.below(8));
         plan.slices = windows.iter().map(|window| make::slice(&tag, *window)).collect();
         let target = match &taken.plan {
             Some(open) if self.rng.chance(900) => PlanTarget::Existing(open.plan),
@@ -215,6 +218,9 @@ impl Generator {
             _ => RunEnd::Requeue { delay: self.delay(), error, counted: self.rng.chance(500) },
         };
         let mut end = make::end(&lease, run, end);
+        if self.rng.chance(50) {
+            end.lease.fence = Fence(lease.fence.0 + 100);
+        }
         if self.rng.chance(250) {
             end.failure = Some(make::failure(&lease, run, next_batch(store, run)));
         }

@@ -1,0 +1,109 @@
+//! The engine's shell on the in-memory store, with a far side made of functions and tokio's own virtual time.
+
+mod support;
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use patra_core::state::{RunStatus, TaskStatus};
+use tokio_util::sync::CancellationToken;
+
+use support::{FarSide, World, stop};
+
+// covers: ING-5.1-01, ING-5.1-03, ING-0.4-03
+#[tokio::test(start_paused = true)]
+async fn a_trigger_becomes_items_and_a_cursor() {
+    let world = World::new(FarSide::with(95));
+    let engine = world.start("one").await;
+    world.fire("job").await;
+    engine.nudge();
+    let progress = world.finished("job").await;
+    assert_eq!((progress.inserted, progress.tasks_succeeded, progress.tasks_failed), (95, 2, 0));
+    assert_eq!(world.items(), 95);
+    assert_eq!(world.cursor(), Some(support::END));
+    stop(engine).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_in_the_middle_gives_the_task_back_and_the_next_process_goes_on_from_the_ledger() {
+    let far = FarSide { latency: Duration::from_secs(1), ..FarSide::with(95) };
+    let world = World::new(far);
+    let engine = world.start("one").await;
+    world.fire("job").await;
+    engine.nudge();
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    stop(engine).await;
+    let (queued, partial) = world.store.lock().tasks.iter().fold((0, 0), |(queued, partial), task| {
+        assert!(matches!(task.status, TaskStatus::Queued), "{:?}", task.status);
+        (queued + 1, partial + task.attempts)
+    });
+    assert_eq!((queued, partial), (2, 0), "given back, and not counted as failures");
+    let read = world.items();
+    assert!(read > 0 && read < 95);
+    let asked = world.transport.requests.load(Relaxed);
+
+    let engine = world.start("two").await;
+    assert_eq!(world.finished("job").await.inserted, 95);
+    stop(engine).await;
+    // Ten pages in all; what was committed was not asked for again.
+    let again = world.transport.requests.load(Relaxed) - asked;
+    assert!(again < 10, "{again} requests after the restart");
+    assert_eq!(world.cursor(), Some(support::END));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hurried_stop_does_not_wait_for_the_far_side() {
+    let world = World::new(FarSide { latency: Duration::from_secs(100), ..FarSide::with(10) });
+    let engine = world.start("one").await;
+    world.fire("job").await;
+    engine.nudge();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let hurry = CancellationToken::new();
+    hurry.cancel();
+    let before = tokio::time::Instant::now();
+    engine.stop(hurry).await;
+    assert!(before.elapsed() < Duration::from_secs(1));
+}
+
+// covers: ING-5.8-02, ING-11.2-02
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_busy_away_or_loses_its_answers_changes_nothing_in_the_result() {
+    for seed in 0..30 {
+        let world = World::new(FarSide::with(95)).with_flaky_store(seed);
+        let engine = world.start("one").await;
+        world.fire("job").await;
+        engine.nudge();
+        let progress = world.finished("job").await;
+        assert_eq!((progress.inserted, world.items()), (95, 95), "seed {seed}");
+        stop(engine).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_are_retried_and_a_poisoned_page_ends_its_task_only() {
+    let world = World::new(FarSide { fail_every: 3, poison: Some(40), ..FarSide::with(95) });
+    let engine = world.start("one").await;
+    world.fire("job").await;
+    engine.nudge();
+    let progress = world.finished("job").await;
+    assert_eq!((progress.tasks_succeeded, progress.tasks_failed), (1, 1));
+    assert!(progress.retries > 0);
+    assert_eq!(world.cursor(), None, "the first slice failed, so nothing before it is complete");
+    let runs: Vec<_> = world.store.lock().runs.iter().map(|run| run.status).collect();
+    assert!(runs.contains(&RunStatus::Failed) && runs.contains(&RunStatus::Succeeded));
+    stop(engine).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_processes_share_the_work_and_a_dead_one_is_replaced() {
+    let world = World::new(FarSide { latency: Duration::from_millis(300), ..FarSide::with(95) });
+    let (first, second) = (world.start("one").await, world.start("two").await);
+    world.fire("job").await;
+    first.nudge();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    // Dropped, not stopped: as if it had been killed.
+    drop(first);
+    assert_eq!(world.finished("job").await.inserted, 95);
+    assert_eq!(world.items(), 95);
+    stop(second).await;
+}

@@ -1,0 +1,219 @@
+//! A world for the engine: in-memory store, virtual clock, a far side made of a function.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+
+use patra_core::Ts;
+use patra_core::hash::{canonical, digest};
+use patra_core::port::query::{Filter, Key, Progress, Row, View};
+use patra_core::port::transport::{Error, Request, Response};
+use patra_core::port::{Boxed, Clock, Commands, Queries, Store, Transport};
+use patra_core::rng::Rng;
+use patra_core::state::{Operation, TriggerType};
+use patra_core::tx::{ApplyProvenance, Done, EndpointRow, Fire, Tx, TxError};
+use patra_engine::{Engine, Options, Ports};
+use patra_testkit::memory::SharedMem;
+
+/// The window that the tests harvest: 1970-01-01T00:00 to 00:02, in two slices.
+pub(crate) const END: Ts = Ts::from_secs(120);
+
+const MANIFEST: &str = r#"
+provenance: far
+allow_http: true
+defaults: { rate_limit: { refill_rate_per_sec: 1000, burst: 1000 } }
+endpoints:
+  records:
+    http: { base_url: "http://far.example", path: / }
+    query: { offset: "${ page.offset }", from: "${ window.from | epoch }", to: "${ window.to | epoch }" }
+    pagination: { type: offset, page_size: 10 }
+    window: { supports_updated_since: true, watermark_key: updated_at, safety_lag: PT0S, max_window: PT1M, initial: 1970-01-01 }
+    response: { items_path: "$.items", id_path: "$.id", updated_at_path: "$.at" }
+"#;
+
+pub(crate) struct World {
+    pub(crate) store: SharedMem,
+    pub(crate) transport: Arc<FarSide>,
+    clock: Arc<TokioClock>,
+    port: Arc<dyn Store>,
+}
+
+impl World {
+    pub(crate) fn new(far: FarSide) -> World {
+        let clock = Arc::new(TokioClock(tokio::time::Instant::now()));
+        let store = SharedMem::new(clock.clone());
+        World { port: Arc::new(store.clone()), store, transport: Arc::new(far), clock }
+    }
+
+    pub(crate) fn with_flaky_store(self, seed: u64) -> World {
+        let port = Arc::new(Flaky { store: self.store.clone(), rng: std::sync::Mutex::new(Rng::new(seed)) });
+        World { port, ..self }
+    }
+
+    pub(crate) async fn start(&self, owner: &str) -> Engine {
+        let ports = Ports { store: Arc::clone(&self.port), transport: self.transport.clone(), clock: self.clock.clone() };
+        let options = Options { lease: Duration::from_secs(10), concurrency: 2, ..Options::new(owner) };
+        Engine::start(ports, options, Arc::new(())).await.unwrap()
+    }
+
+    pub(crate) async fn fire(&self, public_id: &str) {
+        let manifest = patra_spec::read("far.yaml", MANIFEST).unwrap();
+        let document = canonical(&manifest.to_document());
+        let endpoint = EndpointRow { endpoint_name: "records".into(), role: "SEARCH".into(), schedule: None };
+        let apply = ApplyProvenance {
+            provenance_code: "far".into(),
+            name: "far".into(),
+            document_hash: digest(&[&document]),
+            document,
+            endpoints: vec![endpoint],
+        };
+        let commands: &dyn Commands = &self.store;
+        commands.run(apply).await.unwrap();
+        let fire = Fire {
+            public_id: public_id.into(),
+            trigger_type: TriggerType::Manual,
+            project_key: "default".into(),
+            provenance_code: "far".into(),
+            endpoint_name: "records".into(),
+            operation: Operation::Harvest,
+            window_from: None,
+            window_to: Some(END),
+        };
+        commands.run(fire).await.unwrap();
+    }
+
+    /// Waits until the job has ended; virtual time passes as fast as it can.
+    pub(crate) async fn finished(&self, public_id: &str) -> Progress {
+        for _ in 0..100_000 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let progress = self.store.progress(public_id).await.unwrap().unwrap();
+            if progress.is_finished() {
+                // The cursor moves just after the last task ends.
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                return progress;
+            }
+        }
+        panic!("the job does not end: {:?}", self.store.progress(public_id).await);
+    }
+
+    pub(crate) fn items(&self) -> usize {
+        self.store.lock().items.len()
+    }
+
+    pub(crate) fn cursor(&self) -> Option<Ts> {
+        self.store.lock().cursors.first().and_then(|cursor| cursor.value)
+    }
+}
+
+pub(crate) async fn stop(engine: Engine) {
+    engine.stop(CancellationToken::new()).await;
+}
+
+/// The wall clock in step with tokio's virtual time.
+#[derive(Debug)]
+struct TokioClock(tokio::time::Instant);
+
+impl Clock for TokioClock {
+    fn now(&self) -> Ts {
+        Ts::from_secs(1_000_000) + self.0.elapsed()
+    }
+}
+
+/// `records` records, one a second; answers by offset within a window.
+#[derive(Debug, Default)]
+pub(crate) struct FarSide {
+    pub(crate) records: u64,
+    pub(crate) latency: Duration,
+    /// Every so many requests fail with 500.
+    pub(crate) fail_every: u64,
+    /// The offset in the first slice at which the answer is always 404.
+    pub(crate) poison: Option<u64>,
+    pub(crate) requests: AtomicU64,
+}
+
+impl FarSide {
+    pub(crate) fn with(records: u64) -> FarSide {
+        FarSide { records, ..FarSide::default() }
+    }
+
+    fn answer(&self, url: &str, number: u64) -> (u16, String) {
+        let query = url.split_once('?').unwrap().1;
+        let get = |name: &str| -> u64 {
+            let pair = query.split('&').find_map(|pair| pair.strip_prefix(&format!("{name}=")));
+            pair.unwrap().parse().unwrap()
+        };
+        let (offset, from, to) = (get("offset"), get("from"), get("to"));
+        if from == 0 && self.poison == Some(offset) {
+            return (404, String::new());
+        }
+        if self.fail_every > 0 && number.is_multiple_of(self.fail_every) {
+            return (500, String::new());
+        }
+        let items: Vec<_> = (from..to.min(self.records))
+            .skip(offset as usize)
+            .take(10)
+            .map(|at| format!(r#"{{"id":"r{at}","at":{at}}}"#))
+            .collect();
+        (200, format!(r#"{{"items":[{}]}}"#, items.join(",")))
+    }
+}
+
+impl Transport for FarSide {
+    fn send(&self, request: Request) -> Boxed<'_, Result<Response, Error>> {
+        let number = self.requests.fetch_add(1, Relaxed) + 1;
+        Box::pin(async move {
+            tokio::time::sleep(self.latency).await;
+            let (status, body) = self.answer(&request.url, number);
+            Ok(Response { status, headers: Vec::new(), body: Bytes::from(body) })
+        })
+    }
+}
+
+/// A store that is sometimes busy, sometimes away, and sometimes does its work and loses the answer.
+#[derive(Debug)]
+struct Flaky {
+    store: SharedMem,
+    rng: std::sync::Mutex<Rng>,
+}
+
+impl Commands for Flaky {
+    fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>> {
+        let dice = self.rng.lock().unwrap().below(10);
+        Box::pin(async move {
+            match dice {
+                0 => Err(TxError::Busy),
+                1 => Err(TxError::Unavailable("away".into())),
+                2 => Err(TxError::Unknown("lost before".into())),
+                3 => {
+                    let _ = self.store.execute(tx).await;
+                    Err(TxError::Unknown("lost after".into()))
+                }
+                _ => self.store.execute(tx).await,
+            }
+        })
+    }
+}
+
+impl Queries for Flaky {
+    fn manifest(&self, provenance_code: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
+        self.store.manifest(provenance_code)
+    }
+    fn snapshot(&self, hash: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
+        self.store.snapshot(hash)
+    }
+    fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {
+        self.store.progress(public_id)
+    }
+    fn key(&self, prefix: &str) -> Boxed<'_, Result<Option<Key>, TxError>> {
+        self.store.key(prefix)
+    }
+    fn list(&self, view: View, filter: Filter) -> Boxed<'_, Result<Vec<Row>, TxError>> {
+        self.store.list(view, filter)
+    }
+    fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {
+        self.store.ping()
+    }
+}
