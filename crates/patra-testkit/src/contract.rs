@@ -162,6 +162,7 @@ cases! {
     sweep {
         only_expired_leases_are_taken_back,
         at_the_start_of_the_only_process_everyone_is_dead,
+        the_triggers_of_dead_planners_are_free_again,
         a_task_that_keeps_dying_fails,
         the_orphan_run_fails_with_its_reason,
         a_task_that_finished_meanwhile_stays_finished,

@@ -56,7 +56,7 @@ SET status_code = 'FAILED', error = ?2, finished_at = ?3
 WHERE task_id = ?1 AND status_code IN ('PLANNED', 'RUNNING')";
 
 const FREE_TRIGGERS: &str = "
-UPDATE ing_schedule_instance SET lease_owner = NULL, leased_until = NULL
+UPDATE ing_schedule_instance INDEXED BY idx_instance_waiting SET lease_owner = NULL, leased_until = NULL
 WHERE status_code = 'REQUESTED' AND leased_until IS NOT NULL";
 
 #[cfg(test)]

@@ -191,7 +191,8 @@ pub(super) async fn a_failure_row_never_stands_in_the_way_of_the_end(fx: Fixture
     let run = fx.start(&leases[0]).await;
     fx.commit(&leases[0], run, 1, vec![make::record("a", 1)], true).await;
     let mut end = make::end(&leases[0], run, requeue(true));
-    end.failure = Some(make::failure(&leases[0], run, 1));
+    let failure = make::failure(&leases[0], run, 1);
+    end.failure = Some(patra_core::tx::Failure { idempotent_key: "another".into(), ..failure });
     assert_eq!(fx.ok(Arc::new(end)).await.task_status, TaskStatus::Queued);
     assert_eq!(fx.rows(View::Batches).await.texts("status_code"), ["SUCCEEDED"]);
 

@@ -168,14 +168,17 @@ pub(super) async fn a_partial_plan_is_continued_to_its_end(fx: Fixture) {
 
 pub(super) async fn only_a_partial_plan_of_this_trigger_is_continued(fx: Fixture) {
     let ready = fx.plan("a", &make::windows(0, 1)).await;
+    let other = fx.trigger("other").await;
+    let part = SavePlan { complete: false, resume_delay: make::LONG, ..make::plan(&other, 1, &make::windows(20, 1)) };
+    let foreign = fx.ok(Arc::new(part)).await;
     let taken = fx.trigger("b").await;
-    for plan in [ready.plan, PlanId(999_999)] {
+    for plan in [ready.plan, foreign.plan, PlanId(999_999)] {
         let target = PlanTarget::Existing(plan);
-        let wrong = SavePlan { target, ..make::plan(&taken, 1, &make::windows(10, 1)) };
+        let wrong = SavePlan { target, ..make::plan(&taken, 2, &make::windows(10, 1)) };
         assert_eq!(fx.run(Arc::new(wrong)).await, Err(TxError::Conflict));
     }
-    assert_eq!(fx.rows(View::Tasks).await.len(), 1);
-    assert_eq!(fx.coverage().await.epoch, 1);
+    assert_eq!(fx.rows(View::Tasks).await.len(), 2);
+    assert_eq!(fx.coverage().await.epoch, 2);
 }
 
 pub(super) async fn a_plan_without_slices_ends_its_trigger(fx: Fixture) {

@@ -40,6 +40,17 @@ pub(super) async fn at_the_start_of_the_only_process_everyone_is_dead(fx: Fixtur
     assert_eq!(fx.claim(9).await.len(), 3);
 }
 
+pub(super) async fn the_triggers_of_dead_planners_are_free_again(fx: Fixture) {
+    let old = fx.trigger("a").await;
+    fx.sweep(false).await;
+    assert_eq!(fx.take().await, None, "an ordinary sweep is about tasks");
+    fx.sweep(true).await;
+    assert_eq!(fx.run(Arc::new(make::plan(&old, 0, &make::windows(0, 1)))).await, Err(TxError::Fenced));
+    let new = fx.take().await.expect("the trigger");
+    assert_eq!((new.instance, new.fence.0), (old.instance, old.fence.0 + 1));
+    fx.ok(Arc::new(make::plan(&new, 0, &make::windows(0, 1)))).await;
+}
+
 pub(super) async fn a_task_that_keeps_dying_fails(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     for round in 1..=3 {

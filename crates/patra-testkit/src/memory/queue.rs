@@ -110,6 +110,9 @@ impl MemStore {
                 requeued.push(id);
             }
         }
+        if op.everyone {
+            self.drop_trigger_leases();
+        }
         Swept { requeued, failed, now }
     }
 

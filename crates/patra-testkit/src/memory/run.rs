@@ -186,17 +186,17 @@ mod tests {
     /// A store with one task, leased.
     fn leased() -> (MemStore, Lease) {
         let mut store = MemStore::default();
-        run(&mut store, make::fire("a", Operation::Harvest).into());
+        run(&mut store, make::fire("a", Operation::Harvest));
         let take = TakeTrigger { owner: "planner".into(), lease: make::LONG };
-        let Done::TakeTrigger(Some(taken)) = run(&mut store, take.into()) else { panic!("no trigger") };
-        run(&mut store, Arc::new(make::plan(&taken, 0, &make::windows(0, 2))).into());
+        let Done::TakeTrigger(Some(taken)) = run(&mut store, take) else { panic!("no trigger") };
+        run(&mut store, Arc::new(make::plan(&taken, 0, &make::windows(0, 2))));
         let claim = Claim { owner: "worker".into(), limit: 1, lease: make::LONG };
-        let Done::Claim(mut claimed) = run(&mut store, claim.into()) else { panic!("no claim") };
+        let Done::Claim(mut claimed) = run(&mut store, claim) else { panic!("no claim") };
         (store, claimed.leases.remove(0))
     }
 
-    fn run(store: &mut MemStore, tx: Tx) -> Done {
-        store.apply(NOW, &tx).unwrap()
+    fn run(store: &mut MemStore, tx: impl Into<Tx>) -> Done {
+        store.apply(NOW, &tx.into()).unwrap()
     }
 
     // There is no operation that cancels a plan, so the contract suite cannot get here.
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(store.apply(NOW, &start), Err(TxError::Fenced));
         // And the one that nobody holds is no longer handed out.
         let claim = Claim { owner: "worker".into(), limit: 1, lease: make::LONG };
-        assert_eq!(run(&mut store, claim.into()), Done::Claim(patra_core::tx::Claimed { leases: vec![], now: NOW }));
+        assert_eq!(run(&mut store, claim), Done::Claim(patra_core::tx::Claimed { leases: vec![], now: NOW }));
     }
 
     #[test]

@@ -119,6 +119,13 @@ impl MemStore {
             .ok_or(TxError::Fenced)
     }
 
+    /// Planners that were known to be dead hold nothing.
+    pub(super) fn drop_trigger_leases(&mut self) {
+        for id in &self.index.waiting {
+            self.instances[place(id.0)].lease = None;
+        }
+    }
+
     pub(super) fn settle_trigger(&mut self, now: Ts, op: &SettleTrigger) -> Result<TriggerSettled, TxError> {
         let row = self.leased_trigger(op.instance, op.fence)?;
         row.lease = None;

@@ -98,7 +98,8 @@ impl Machines {
         let planner = (role == Role::Planner).then(|| {
             let options = planner::Options {
                 lease: LEASE,
-                idle_poll: Duration::from_secs(12),
+                // A plan in parts goes on as often as the planner looks.
+                idle_poll: Duration::from_secs(if profile.inventory < 100 { 4 } else { 12 }),
                 inventory: profile.inventory,
                 inventory_wait: Duration::from_secs(3),
                 ..planner::Options::new(owner)

@@ -68,7 +68,7 @@ impl Profile {
             planners: 1 + rng.below(2),
             capacity: 1 + rng.below(3) as u32,
             cut: Cut {
-                max_width: Duration::from_secs(8 + rng.below(60)),
+                max_width: Duration::from_secs(15 + rng.below(60)),
                 align: if rng.chance(300) { Some(Align::Minute) } else { None },
             },
             page_size: 1 + rng.below(4) as u32,

@@ -41,7 +41,7 @@ pub(super) struct World {
 }
 
 /// Longest that the calm world may take to finish.
-const PATIENCE: Duration = Duration::from_secs(600);
+const PATIENCE: Duration = Duration::from_secs(1_200);
 const MAX_STEPS: u64 = 60_000;
 
 impl World {
@@ -125,7 +125,7 @@ impl World {
         let deadline = self.now + PATIENCE;
         while !self.is_quiet() {
             if self.now > deadline {
-                return Err("every task ends: there is still work after ten minutes without faults".to_owned());
+                return Err("every task ends: there is still work after twenty minutes without faults".to_owned());
             }
             self.step()?;
         }
@@ -274,16 +274,16 @@ impl World {
         }
         if !self.calm && self.mischief > 0 {
             if self.rng.chance(self.profile.crash) {
-                self.mischief -= 1;
+                self.mischief = self.mischief.saturating_sub(1);
                 self.crash(process);
                 return false;
             }
             if self.rng.chance(self.profile.pause) {
-                self.mischief -= 1;
+                self.mischief = self.mischief.saturating_sub(1);
                 self.processes[process].paused_until = self.now + Duration::from_micros(self.rng.below(40_000_000));
             }
             if self.rng.chance(self.profile.drain) {
-                self.mischief -= 1;
+                self.mischief = self.mischief.saturating_sub(1);
                 self.drain(process);
             }
         }

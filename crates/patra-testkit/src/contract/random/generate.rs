@@ -200,7 +200,7 @@ impl Generator {
         }
         if self.rng.chance(300) {
             // A token seldom comes again within a run; then the page is refused.
-            let token = if self.rng.chance(100) { "again".to_owned() } else { format!("token {batch_no}") };
+            let token = if self.rng.chance(250) { "again".to_owned() } else { format!("token {batch_no}") };
             page.before_token = Some(token.clone());
             page.position = Position::Token(Some(token));
             page.next = more.then(|| Position::Token(Some(format!("token {}", batch_no + 1))));
