@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use patra_core::tx::TxError;
@@ -44,7 +45,6 @@ impl From<TxError> for Failure {
         // What the database says about itself goes to the log, not to callers.
         tracing::warn!(error = %error, level = Level::L1.as_str(), "a query failed");
         match error {
-            TxError::Refused(reason) if reason.contains("to filter by") => Failure::bad_request(reason),
             TxError::Refused(_) => {
                 Failure::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalError, "the database refused the request")
             }
@@ -54,9 +54,17 @@ impl From<TxError> for Failure {
     }
 }
 
-pub(crate) fn success(id: &RequestId, data: &Value, mut meta: Value) -> Response {
+#[derive(Serialize)]
+struct Success<'a, D> {
+    status: &'static str,
+    data: &'a D,
+    error: Option<()>,
+    meta: Value,
+}
+
+pub(crate) fn success(id: &RequestId, data: &impl Serialize, mut meta: Value) -> Response {
     if let Some(map) = meta.as_object_mut() {
         map.insert("request_id".into(), id.as_str().into());
     }
-    Json(json!({ "status": "ok", "data": data, "error": Value::Null, "meta": meta })).into_response()
+    Json(Success { status: "ok", data, error: None, meta }).into_response()
 }

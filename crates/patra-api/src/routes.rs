@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
 use axum::middleware::{self, Next};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use axum::routing::get;
 use axum::{Extension, Router};
 
@@ -35,6 +35,7 @@ pub fn router(api: Api) -> Router {
         .route("/readyz", get(health::ready))
         .merge(guarded)
         .fallback(not_found)
+        .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(middleware::from_fn(deadline))
         .layer(middleware::from_fn(request_id::layer))
@@ -45,10 +46,18 @@ async fn not_found(Extension(id): Extension<RequestId>) -> Response {
     Failure::new(StatusCode::NOT_FOUND, Code::NotFound, "there is no such route").answer(&id)
 }
 
-async fn deadline(request: Request, next: Next) -> Response {
+async fn wrong_method(Extension(id): Extension<RequestId>) -> Response {
+    let message = "this route does not take that method";
+    Failure::new(StatusCode::METHOD_NOT_ALLOWED, Code::InvalidInput, message).answer(&id)
+}
+
+async fn deadline(Extension(id): Extension<RequestId>, request: Request, next: Next) -> Response {
     match tokio::time::timeout(DEADLINE, next.run(request)).await {
         Ok(response) => response,
-        Err(_) => StatusCode::GATEWAY_TIMEOUT.into_response(),
+        Err(_) => {
+            let message = format!("no answer within {} s", DEADLINE.as_secs());
+            Failure::new(StatusCode::GATEWAY_TIMEOUT, Code::TimeoutError, message).answer(&id)
+        }
     }
 }
 

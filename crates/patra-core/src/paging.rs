@@ -67,7 +67,8 @@ impl Rule {
     }
 
     /// What follows the page read at `here`. The order of the evidence is ING-4.3-11: `has_more`, then `next`, then a
-    /// short page; caps are applied by the caller afterwards.
+    /// short page; caps are applied by the caller afterwards. A total can only say that there is more, never that it is
+    /// the end: some far sides serve smaller pages than asked for, and some totals lie.
     pub fn next(&self, here: &Position, page: &Facts) -> Next {
         // An empty page ends every kind of paging: there is nothing behind it that could be asked for by position (C-65).
         if page.items == 0 {
@@ -77,8 +78,8 @@ impl Rule {
             (Some(more), _) => more,
             (None, Kind::Token { .. }) => page.next_token.is_some() && !(self.always_token && self.is_short(page)),
             (None, Kind::Url) => page.next_url.is_some(),
-            (None, Kind::Offset | Kind::Page { .. }) => !self.is_short(page),
-            (None, Kind::Time) => false,
+            (None, Kind::Offset | Kind::Page { .. }) => !self.is_short(page) || self.total_says_more(here, page),
+            (None, Kind::Time) => self.is_cut(page),
         };
         if !more {
             return Next::End;
@@ -100,6 +101,23 @@ impl Rule {
 
     fn is_short(&self, page: &Facts) -> bool {
         page.items < self.page_size
+    }
+
+    /// Whether a short numbered page cannot be the last. Pages are taken to be as small as this one, so that a far side
+    /// which caps its pages is read to its end; an honest short last page costs one more, empty answer.
+    fn total_says_more(&self, here: &Position, page: &Facts) -> bool {
+        let read = match (here, &self.kind) {
+            (Position::Offset(at), _) => at + u64::from(page.items),
+            (Position::Page(at), Kind::Page { base }) => (at.saturating_sub(*base) + 1) * u64::from(page.items),
+            _ => return false,
+        };
+        page.total.is_some_and(|total| read < total)
+    }
+
+    /// Whether a single answer leaves some of its window out.
+    fn is_cut(&self, page: &Facts) -> bool {
+        let full = self.page_size > 0 && page.items >= self.page_size;
+        full || page.total.is_some_and(|total| u64::from(page.items) < total)
     }
 }
 
@@ -170,6 +188,28 @@ mod tests {
         let paged = rule(Kind::Page { base: 1 });
         assert_eq!(paged.first(), Position::Page(1));
         assert_eq!(paged.next(&Position::Page(1), &page(10)), Next::At(Position::Page(2)));
+    }
+
+    #[test]
+    fn a_total_keeps_short_pages_from_ending_the_reading() {
+        let with = |items, total| Facts { total: Some(total), ..page(items) };
+        let offset = rule(Kind::Offset);
+        assert_eq!(offset.next(&Position::Offset(20), &with(5, 40)), Next::At(Position::Offset(25)));
+        assert_eq!(offset.next(&Position::Offset(20), &with(5, 25)), Next::End);
+        assert_eq!(offset.next(&Position::Offset(20), &with(0, 40)), Next::End, "a lying total ends on an empty page");
+        // Pages of 5 although 10 were asked for: page 4 of 4 is the last.
+        let paged = rule(Kind::Page { base: 1 });
+        assert_eq!(paged.next(&Position::Page(3), &with(5, 20)), Next::At(Position::Page(4)));
+        assert_eq!(paged.next(&Position::Page(4), &with(5, 20)), Next::End);
+        assert_eq!(paged.next(&Position::Page(2), &with(10, 3)), Next::At(Position::Page(3)), "a full page goes on");
+    }
+
+    #[test]
+    fn one_answer_that_is_cut_is_not_taken_for_the_whole_window() {
+        let time = rule(Kind::Time);
+        assert_eq!(time.next(&Position::Time, &page(9)), Next::End);
+        assert!(matches!(time.next(&Position::Time, &page(10)), Next::Broken(_)));
+        assert!(matches!(time.next(&Position::Time, &Facts { total: Some(12), ..page(9) }), Next::Broken(_)));
     }
 
     // covers: ING-4.3-03, ING-4.3-04, ING-4.3-13

@@ -36,7 +36,7 @@ pub struct Rejected {
     pub key: Option<String>,
     pub code: Code,
     pub reason: String,
-    /// The start of the record, redacted, at most [`Rejected::MAX_SAMPLE`] bytes.
+    /// The start of the record as received, at most [`Rejected::MAX_SAMPLE`] bytes.
     pub sample: String,
 }
 

@@ -21,7 +21,7 @@ pub enum RunEvent<'a> {
     /// A page is in the store.
     Committed { lease: &'a Lease, stats: &'a BatchStats },
     Throttled { lease: &'a Lease, wait: std::time::Duration },
-    Failed { lease: &'a Lease, code: patra_core::Code },
+    Failed { lease: &'a Lease, fault: &'a patra_core::Fault },
     Ended { lease: &'a Lease, ended: &'a Ended },
 }
 
@@ -43,11 +43,13 @@ impl RunEvent<'_> {
                 wait_ms = wait.as_millis() as u64,
                 "the far side asked for a pause"
             ),
-            RunEvent::Failed { lease, code } => tracing::info!(
+            RunEvent::Failed { lease, fault } => tracing::info!(
                 task.id = lease.task.0,
                 source = %lease.provenance_code,
                 endpoint = %lease.endpoint_name,
-                code = code.as_str(),
+                code = fault.code.as_str(),
+                level = fault.level.as_str(),
+                error = fault.message,
                 "a request failed"
             ),
             RunEvent::Ended { lease, ended } => log_end(lease, ended),

@@ -114,7 +114,7 @@ impl Runner {
                 Want::Fetch(fetch) => {
                     if let Some(spec) = &self.spec {
                         let (shared, spec) = (Arc::clone(&self.shared), Arc::clone(spec));
-                        let window = self.machine.lease().window;
+                        let window = spec.widened(self.machine.lease().window);
                         self.in_flight
                             .push(Box::pin(async move { Event::Got(Got::Fetched(read(&shared, &spec, &fetch, window).await)) }));
                     }
@@ -134,7 +134,7 @@ impl Runner {
         let lease = self.machine.lease();
         let event = match got {
             Got::Tx(Ok(Done::CommitBatch(done))) => RunEvent::Committed { lease, stats: &done.stats },
-            Got::Fetched(Err(refusal)) if !refusal.throttled => RunEvent::Failed { lease, code: refusal.fault.code },
+            Got::Fetched(Err(refusal)) if !refusal.throttled => RunEvent::Failed { lease, fault: &refusal.fault },
             _ => return,
         };
         event.emit(&*self.shared.listener);

@@ -144,6 +144,7 @@ cases! {
         a_plan_repeated_after_a_lost_answer_is_not_written_twice,
         a_task_that_exists_is_not_derived_again,
         a_partial_plan_is_continued_to_its_end,
+        what_is_left_of_a_plan_lies_behind_its_last_slice,
         only_a_partial_plan_of_this_trigger_is_continued,
         a_plan_without_slices_ends_its_trigger,
         a_snapshot_is_stored_once_under_its_hash,

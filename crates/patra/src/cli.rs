@@ -140,7 +140,9 @@ pub(crate) struct Validate {
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
+    /// Code of the provenance, as in its manifest
     pub(crate) provenance: String,
+    /// Name of one of its endpoints
     pub(crate) endpoint: String,
     /// What to do
     #[arg(long, default_value = "harvest")]
@@ -203,6 +205,7 @@ pub(crate) struct Health {
 pub(crate) enum Key {
     /// Make a key and show it, once
     Create {
+        /// What the key is for, to recognise it in the list
         name: String,
         /// read, write or admin
         #[arg(long, default_value = "read", value_parser = |word: &str| word.parse::<Scope>().map_err(|error| error.to_string()))]
@@ -211,5 +214,8 @@ pub(crate) enum Key {
     /// List keys, without their secrets
     List,
     /// Make a key useless, by the public part of it
-    Revoke { prefix: String },
+    Revoke {
+        /// The eight digits after `patra_`
+        prefix: String,
+    },
 }

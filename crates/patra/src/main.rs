@@ -21,9 +21,15 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let _ = error.print();
             // Help and version are answers, not errors.
-            return if error.use_stderr() { Exit::Usage.into() } else { ExitCode::SUCCESS };
+            if !error.use_stderr() {
+                let _ = error.print();
+                return ExitCode::SUCCESS;
+            }
+            let text = error.to_string();
+            let error = Error::usage(text.trim_start_matches("error: ").trim_end());
+            error.print();
+            return error.exit.into();
         }
     };
     let result = start_logging(&cli).and_then(|()| run(cli));
@@ -48,9 +54,9 @@ fn run(cli: Cli) -> Result<Exit, Error> {
 }
 
 fn start_logging(cli: &Cli) -> Result<(), Error> {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .or_else(|_| tracing_subscriber::EnvFilter::try_new(cli.default_log()))
-        .map_err(|error| Error::usage(format!("the log filter is unreadable: {error}")))?;
+    let wish = std::env::var("RUST_LOG").unwrap_or_else(|_| cli.default_log().to_owned());
+    let filter = tracing_subscriber::EnvFilter::try_new(wish)
+        .map_err(|error| Error::usage(format!("RUST_LOG is unreadable: {error}")).hint("for example RUST_LOG=info"))?;
     let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(progress::LogWriter).with_ansi(colour);
     if cli.global.log_format == cli::LogFormat::Json { lines.json().init() } else { lines.with_target(false).init() }

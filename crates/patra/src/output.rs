@@ -14,8 +14,12 @@ use crate::error::Error;
 pub(crate) fn rows(format: Output, view: View, rows: &[Row]) -> Result<(), Error> {
     match format {
         Output::Table => table(view, rows),
-        Output::Json => json(&Value::Array(rows.iter().map(|row| view.to_json(row)).collect())),
-        Output::Ndjson => rows.iter().try_for_each(|row| line(&view.to_json(row).to_string())),
+        // One row a line in both: stored JSON is printed as it is stored, not parsed and spelled anew.
+        Output::Json => {
+            let rows: Vec<_> = rows.iter().map(|row| format!("  {}", view.to_json_text(row))).collect();
+            line(&if rows.is_empty() { "[]".to_owned() } else { format!("[\n{}\n]", rows.join(",\n")) })
+        }
+        Output::Ndjson => rows.iter().try_for_each(|row| line(&view.to_json_text(row))),
     }
 }
 

@@ -50,7 +50,7 @@ fn sqlite(error: &OpenError) -> Error {
             "choose another folder with --data, or change its permissions"
         }
         OpenError::Locked { .. } => {
-            "stop that process, use its HTTP API, or choose another folder with --data; `patra get` works beside it"
+            "stop that process, or ask it by HTTP (POST /api/v1/jobs); `patra get` works beside it"
         }
         OpenError::Missing { .. } => "`patra apply -f FILE` makes it; or name the right folder with --data",
         OpenError::NotADatabase { .. } | OpenError::Foreign { .. } => "choose another folder with --data",

@@ -58,7 +58,7 @@ pub(super) async fn create(
 }
 
 async fn fire(api: &Api, body: Result<Json<NewJob>, JsonRejection>) -> Result<(String, bool), Failure> {
-    let Json(job) = body.map_err(|error| Failure::bad_request(error.body_text()))?;
+    let Json(job) = body.map_err(|error| Failure { status: error.status(), ..Failure::bad_request(error.body_text()) })?;
     if job.operation != Operation::Harvest {
         return Err(Failure::bad_request("operation must be HARVEST"));
     }
@@ -68,9 +68,14 @@ async fn fire(api: &Api, body: Result<Json<NewJob>, JsonRejection>) -> Result<(S
         return Err(Failure::bad_request("from must lie before to"));
     }
     let (provenance_code, endpoint_name) = (job.provenance.trim().to_lowercase(), job.endpoint.trim().to_lowercase());
-    if api.store.manifest(&provenance_code).await?.is_none() {
-        let message = format!("no manifest is applied for `{provenance_code}`");
-        return Err(Failure::new(StatusCode::NOT_FOUND, Code::NotFound, message).hint("`patra apply -f FILE` adds one"));
+    let not_found = |message: String, hint: &str| Failure::new(StatusCode::NOT_FOUND, Code::NotFound, message).hint(hint);
+    let Some(document) = api.store.manifest(&provenance_code).await? else {
+        return Err(not_found(format!("no manifest is applied for `{provenance_code}`"), "`patra apply -f FILE` adds one"));
+    };
+    let document: serde_json::Value = serde_json::from_str(&document).unwrap_or_default();
+    if document["endpoints"].get(&endpoint_name).is_none() {
+        let message = format!("`{provenance_code}` has no endpoint `{endpoint_name}`");
+        return Err(not_found(message, "`GET /api/v1/endpoints` lists them"));
     }
     let public_id = match job.public_id {
         Some(id) if id.len() <= 128 && !id.is_empty() => id,

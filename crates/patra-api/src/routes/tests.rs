@@ -87,4 +87,7 @@ async fn health_is_open_and_unknown_paths_have_the_envelope() {
     let (status, body) = door.ask("GET", "/nowhere", None).await;
     assert_eq!(status, StatusCode::NOT_FOUND);
     assert!(body.contains(r#""status":"error""#), "{body}");
+    let (status, body) = door.ask("DELETE", "/health", None).await;
+    assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED);
+    assert!(body.contains(r#""status":"error""#), "{body}");
 }

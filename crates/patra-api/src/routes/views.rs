@@ -4,7 +4,8 @@ use axum::Extension;
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
+use serde_json::value::RawValue;
 
 use patra_core::port::query::{Filter, View};
 use patra_core::tx::Scope;
@@ -71,18 +72,27 @@ pub(super) async fn list(
 
 pub(super) async fn rows(api: &Api, id: &RequestId, view: View, params: Asked) -> Response {
     match read(api, view, params).await {
-        Ok((items, next)) => success(id, &json!({ "items": items }), json!({ "next_before_id": next })),
+        Ok((items, next)) => match raw(&items) {
+            Ok(data) => success(id, &data, json!({ "next_before_id": next })),
+            Err(failure) => failure.answer(id),
+        },
         Err(failure) => failure.answer(id),
     }
 }
 
-async fn read(api: &Api, view: View, params: Asked) -> Result<(Vec<Value>, Option<i64>), Failure> {
+async fn read(api: &Api, view: View, params: Asked) -> Result<(Vec<String>, Option<i64>), Failure> {
     let Query(params) = params.map_err(|error| Failure::bad_request(error.body_text()))?;
     let filter = params.filter()?;
+    view.conditions(&filter).map_err(|error| Failure::bad_request(error.to_string()))?;
     let limit = filter.effective_limit() as usize;
     let rows = api.store.list(view, filter).await?;
-    let full = rows.len() == limit;
-    let items: Vec<_> = rows.iter().map(|row| view.to_json(row)).collect();
-    let next = if full { items.last().and_then(|item| item["id"].as_i64()) } else { None };
-    Ok((items, next))
+    let next = rows.last().filter(|_| rows.len() == limit).and_then(|row| view.cell(row, "id")).and_then(|id| id.as_int());
+    Ok((rows.iter().map(|row| view.to_json_text(row)).collect(), next))
+}
+
+/// Rows go out as the JSON text they are: parsing and printing them again would round numbers and reorder members.
+fn raw(items: &[String]) -> Result<Box<RawValue>, Failure> {
+    RawValue::from_string(format!("{{\"items\":[{}]}}", items.join(","))).map_err(|error| {
+        Failure::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, patra_core::Code::InternalError, error.to_string())
+    })
 }

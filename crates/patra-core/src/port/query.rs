@@ -103,15 +103,21 @@ pub enum Cell {
 }
 
 impl Cell {
-    pub fn to_json(&self) -> serde_json::Value {
+    /// JSON text. What is stored as JSON is passed on as it is, byte for byte: numbers keep all their digits.
+    pub fn to_json_text(&self) -> String {
         match self {
-            Cell::Null => serde_json::Value::Null,
-            Cell::Int(number) => (*number).into(),
-            Cell::Text(text) => text.as_str().into(),
-            Cell::Time(at) => at.to_string().into(),
+            Cell::Null => "null".to_owned(),
+            Cell::Int(number) => number.to_string(),
+            Cell::Text(text) => serde_json::Value::from(text.as_str()).to_string(),
+            Cell::Time(at) => format!("\"{at}\""),
+            Cell::Json(text) if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() => text.clone(),
             // What is stored is JSON; should it ever not be, it is shown as the text it is.
-            Cell::Json(text) => serde_json::from_str(text).unwrap_or_else(|_| text.as_str().into()),
+            Cell::Json(text) => serde_json::Value::from(text.as_str()).to_string(),
         }
+    }
+
+    pub fn as_int(&self) -> Option<i64> {
+        if let Cell::Int(number) = self { Some(*number) } else { None }
     }
 }
 
@@ -139,6 +145,20 @@ impl Filter {
 
     pub fn effective_limit(&self) -> u32 {
         if self.limit == 0 { Self::DEFAULT_LIMIT } else { self.limit.min(Self::MAX_LIMIT) }
+    }
+}
+
+/// A condition on a column that the view does not have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{view} have no {column} to filter by")]
+pub struct NoSuchFilter {
+    pub view: &'static str,
+    pub column: &'static str,
+}
+
+impl From<NoSuchFilter> for TxError {
+    fn from(error: NoSuchFilter) -> TxError {
+        TxError::Refused(error.to_string())
     }
 }
 
@@ -198,10 +218,24 @@ impl std::str::FromStr for View {
 }
 
 impl View {
-    /// A row as a JSON object, keyed by column.
-    pub fn to_json(self, row: &Row) -> serde_json::Value {
-        let cells = self.columns().iter().zip(row).map(|(column, cell)| (column.name.to_owned(), cell.to_json()));
-        serde_json::Value::Object(cells.collect())
+    /// A row as the text of a JSON object, keyed by column.
+    pub fn to_json_text(self, row: &Row) -> String {
+        let mut text = String::from("{");
+        for (column, cell) in self.columns().iter().zip(row) {
+            if text.len() > 1 {
+                text.push(',');
+            }
+            // Column names are plain words.
+            text.push_str(&format!("\"{}\":{}", column.name, cell.to_json_text()));
+        }
+        text.push('}');
+        text
+    }
+
+    /// The cell of a column, by name.
+    pub fn cell(self, row: &Row, column: &str) -> Option<Cell> {
+        let at = self.columns().iter().position(|known| known.name == column)?;
+        row.get(at).cloned()
     }
 
     pub fn has(self, column: &str) -> bool {
@@ -210,7 +244,7 @@ impl View {
 
     /// The filter's conditions as column and value, in a fixed order. A condition on a column that the view does not
     /// have is an error, not ignored: a list that is longer than asked for misleads.
-    pub fn conditions(self, filter: &Filter) -> Result<Vec<(&'static str, Cell)>, TxError> {
+    pub fn conditions(self, filter: &Filter) -> Result<Vec<(&'static str, Cell)>, NoSuchFilter> {
         let text = |value: &Option<String>| value.clone().map(Cell::Text);
         let wanted = [
             ("provenance_code", text(&filter.provenance_code)),
@@ -224,7 +258,7 @@ impl View {
         for (column, value) in wanted {
             let Some(value) = value else { continue };
             if !self.has(column) {
-                return Err(TxError::Refused(format!("{} have no {column} to filter by", self.as_str())));
+                return Err(NoSuchFilter { view: self.as_str(), column });
             }
             conditions.push((column, value));
         }

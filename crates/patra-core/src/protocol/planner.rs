@@ -212,7 +212,9 @@ impl Planner {
     /// Exactly what is missing of the wished window, as far as the inventory allows.
     fn plan(&self, job: &Job, coverage: &Coverage) -> Result<SavePlan, Settlement> {
         let Job { trigger, draft, .. } = job;
-        let origin = coverage.origin.unwrap_or_else(|| trigger.window_from.unwrap_or(draft.initial));
+        // A wish for a later window must not make the namespace begin there: the rest would never be read.
+        let first = trigger.window_from.map_or(draft.initial, |from| from.min(draft.initial));
+        let origin = coverage.origin.unwrap_or(first);
         let window = match &trigger.plan {
             Some(plan) => plan.window,
             None => wished_window(trigger, draft, coverage, origin)?,

@@ -196,8 +196,13 @@ fn the_inventory_limit_cuts_a_plan_in_parts() {
     assert!(save.complete && save.target == PlanTarget::Existing(PlanId(8)));
 
     // Everything left of it was done by somebody else: it is closed with an empty part.
-    let save = plan(again, &Coverage { covered: vec![w(100, 1_000)], ..later });
+    let save = plan(again.clone(), &Coverage { covered: vec![w(100, 1_000)], ..later.clone() });
     assert!(save.complete && save.slices.is_empty());
+
+    // So it is when its last part reached the end, even with windows that failed meanwhile.
+    let open = again.plan.map(|open| OpenPlan { window: w(940, 940), ..open });
+    let save = plan(TriggerTaken { plan: open, ..trigger() }, &later);
+    assert!(save.complete && save.slices.is_empty() && save.target == PlanTarget::Existing(PlanId(8)));
 }
 
 // covers: ING-5.2-03
@@ -254,10 +259,17 @@ fn a_plan_that_the_store_never_takes_refuses_the_trigger() {
 fn a_wished_window_is_clipped_at_the_barrier() {
     let wish = |from, to| TriggerTaken { window_from: Some(at(from)), window_to: Some(at(to)), ..trigger() };
     let save = plan(wish(800, 2_000), &fresh());
-    assert_eq!((windows(&save), save.origin), (vec![w(800, 940)], at(800)));
+    assert_eq!(windows(&save), [w(800, 940)]);
     assert_eq!(windows(&plan(wish(500, 600), &fresh())), [w(500, 600)]);
     let beyond = planned(Options::new("me"), wish(940, 2_000), &fresh());
     assert!(matches!(beyond, Err(Settlement::Nothing { .. })));
+}
+
+#[test]
+fn a_wish_for_a_later_window_does_not_make_the_namespace_begin_there() {
+    let wish = |from| TriggerTaken { window_from: Some(at(from)), ..trigger() };
+    assert_eq!(plan(wish(800), &fresh()).origin, at(100), "what lies before is still to be read");
+    assert_eq!(plan(wish(50), &fresh()).origin, at(50), "an earlier wish widens it");
 }
 
 // covers: ING-8.0-01, ING-11.3-01, ING-11.3-02, ING-8.2-11

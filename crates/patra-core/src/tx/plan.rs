@@ -85,7 +85,18 @@ pub struct TriggerTaken {
 pub struct OpenPlan {
     pub plan: PlanId,
     pub snapshot_hash: String,
+    /// What is still to be sliced, see [`OpenPlan::rest`].
     pub window: Window,
+}
+
+impl OpenPlan {
+    /// What is left of a plan over `whole` whose slices end at `sliced_to`: everything behind the last of them, empty
+    /// (`from == to`) when they reach the end. A window that has failed since it was sliced is left to a later trigger;
+    /// if every part began with it again, a plan with as many such windows as the inventory holds would never end.
+    pub fn rest(whole: Window, sliced_to: Option<Ts>) -> Window {
+        let from = sliced_to.map_or(whole.from, |sliced_to| whole.from.max(sliced_to).min(whole.to));
+        Window { from, ..whole }
+    }
 }
 
 /// Ends or defers a trigger. `Fenced` when the lease on it is gone or it is no longer REQUESTED.
@@ -215,5 +226,16 @@ mod tests {
         assert_eq!(next(100, 159), Ts::from_secs(160));
         assert_eq!(next(100, 1_000), Ts::from_secs(1_060));
         assert_eq!(next(100, 50), Ts::from_secs(160));
+    }
+
+    #[test]
+    fn the_rest_of_a_plan_lies_behind_its_slices_and_within_it() {
+        let window = |from, to| Window { from: Ts::from_secs(from), to: Ts::from_secs(to) };
+        let rest = |sliced_to: Option<i64>| OpenPlan::rest(window(10, 50), sliced_to.map(Ts::from_secs));
+        assert_eq!(rest(None), window(10, 50));
+        assert_eq!(rest(Some(5)), window(10, 50));
+        assert_eq!(rest(Some(30)), window(30, 50));
+        assert_eq!(rest(Some(50)), window(50, 50));
+        assert_eq!(rest(Some(60)), window(50, 50));
     }
 }

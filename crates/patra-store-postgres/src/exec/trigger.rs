@@ -70,9 +70,11 @@ RETURNING i.id, i.lease_epoch, i.public_id, i.trigger_type_code, i.project_key, 
 
 /// A statement of its own, after the lock: in one with it, its snapshot could be older than the lock, and miss the plan.
 const OPEN_PLAN: &str = "
-SELECT id, spec_fingerprint, window_from, window_to FROM ing_plan
-WHERE schedule_instance_id = $1 AND status_code = 'PARTIAL'
-ORDER BY id DESC
+SELECT p.id, p.spec_fingerprint, p.window_from, p.window_to,
+  (SELECT max(s.window_to) FROM ing_plan_slice s WHERE s.plan_id = p.id)
+FROM ing_plan p
+WHERE p.schedule_instance_id = $1 AND p.status_code = 'PARTIAL'
+ORDER BY p.id DESC
 LIMIT 1";
 
 const SETTLE: &str = "
@@ -164,7 +166,9 @@ fn read_taken(row: &Row, plan: Option<OpenPlan>) -> Result<TriggerTaken, Fail> {
 
 fn read_open_plan(row: &Row) -> Result<OpenPlan, Fail> {
     let (Time(from), Time(to)) = (row.try_get(2)?, row.try_get(3)?);
-    Ok(OpenPlan { plan: PlanId(row.try_get(0)?), snapshot_hash: row.try_get(1)?, window: Window { from, to } })
+    let sliced_to: Option<Time> = row.try_get(4)?;
+    let window = OpenPlan::rest(Window { from, to }, sliced_to.map(|Time(ts)| ts));
+    Ok(OpenPlan { plan: PlanId(row.try_get(0)?), snapshot_hash: row.try_get(1)?, window })
 }
 
 pub(super) async fn settle(session: &Session, op: &SettleTrigger) -> Result<TriggerSettled, Fail> {

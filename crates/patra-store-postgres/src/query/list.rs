@@ -1,6 +1,7 @@
 //! Lists. The only statements that are put together: from the names that a view declares, never from a caller's text.
 
 use patra_core::port::query::{Cell, CellKind, Column, Filter, Row, View};
+use patra_core::tx::TxError;
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::error::{Fail, refused};
@@ -9,7 +10,7 @@ use crate::pool::Session;
 use crate::time::Time;
 
 pub(crate) async fn list(session: &Session, view: View, filter: Filter) -> Result<Vec<Row>, Fail> {
-    let conditions = view.conditions(&filter)?;
+    let conditions = view.conditions(&filter).map_err(TxError::from)?;
     let sql =
         statement(view, &conditions.iter().map(|(column, _)| *column).collect::<Vec<_>>(), filter.before_id.is_some());
     let limit = i64::from(filter.effective_limit());

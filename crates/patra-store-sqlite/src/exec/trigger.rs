@@ -49,7 +49,8 @@ RETURNING id, lease_epoch, public_id, trigger_type_code, project_key, provenance
   window_from, window_to";
 
 const READ_OPEN_PLAN: &str = "
-SELECT id, spec_fingerprint, window_from, window_to
+SELECT id, spec_fingerprint, window_from, window_to,
+  (SELECT max(window_to) FROM ing_plan_slice WHERE plan_id = ing_plan.id)
 FROM ing_plan
 WHERE schedule_instance_id = ?1 AND status_code = 'PARTIAL'
 ORDER BY id DESC
@@ -165,7 +166,8 @@ pub(super) fn take(db: &Connection, op: &TakeTrigger, now: Ts) -> Result<Option<
 }
 
 fn read_open_plan(row: &Row<'_>) -> rusqlite::Result<OpenPlan> {
-    let window = Window { from: time(row, 2)?, to: time(row, 3)? };
+    let whole = Window { from: time(row, 2)?, to: time(row, 3)? };
+    let window = OpenPlan::rest(whole, maybe_time(row, 4)?);
     Ok(OpenPlan { plan: PlanId(row.get(0)?), snapshot_hash: row.get(1)?, window })
 }
 

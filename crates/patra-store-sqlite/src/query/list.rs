@@ -1,6 +1,7 @@
 //! Rows of one view. The statement is put together from the view's fixed names; values are only ever bound.
 
 use patra_core::Ts;
+use patra_core::tx::TxError;
 use patra_core::port::query::{Cell, CellKind, Filter, Row, View};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
@@ -8,7 +9,7 @@ use rusqlite::{Connection, params_from_iter};
 use crate::error::Result;
 
 pub(super) fn read(db: &Connection, view: View, filter: &Filter) -> Result<Vec<Row>> {
-    let conditions = view.conditions(filter)?;
+    let conditions = view.conditions(filter).map_err(TxError::from)?;
     let columns: Vec<_> = conditions.iter().map(|(column, _)| *column).collect();
     let sql = statement(view, &columns, filter.before_id.is_some());
     let mut values: Vec<_> = conditions.into_iter().map(|(_, value)| bind(value)).collect();

@@ -8,18 +8,38 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use patra_store_sqlite::{Options, SqliteStore};
 use patra_testkit::ManualClock;
-use patra_testkit::contract::{Subject, Time, run_all};
+use patra_testkit::contract::{Subject, Time, differential, run_all};
+use tempfile::TempDir;
+
+/// Makes subjects, each with a file of its own. The files go when this does.
+struct Subjects {
+    folder: TempDir,
+    count: AtomicUsize,
+}
+
+impl Subjects {
+    fn new() -> Subjects {
+        Subjects { folder: tempfile::tempdir().unwrap(), count: AtomicUsize::new(0) }
+    }
+
+    fn make(&self) -> Subject {
+        let number = self.count.fetch_add(1, Ordering::SeqCst);
+        let clock = Arc::new(ManualClock::default());
+        let path = self.folder.path().join(format!("{number}/patra.db"));
+        let store = SqliteStore::open(Options::new(path, clock.clone())).unwrap();
+        Subject { store: Arc::new(store), time: Time::Manual(clock) }
+    }
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_keeps_the_contract() {
-    let folder = tempfile::tempdir().unwrap();
-    let count = AtomicUsize::new(0);
-    run_all(async || {
-        let number = count.fetch_add(1, Ordering::SeqCst);
-        let clock = Arc::new(ManualClock::default());
-        let path = folder.path().join(format!("{number}/patra.db"));
-        let store = SqliteStore::open(Options::new(path, clock.clone())).unwrap();
-        Subject { store: Arc::new(store), time: Time::Manual(clock) }
-    })
-    .await;
+    let subjects = Subjects::new();
+    run_all(async || subjects.make()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_sequences_end_like_the_model() {
+    let seeds = std::env::var("PATRA_TEST_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
+    let subjects = Subjects::new();
+    differential(async || subjects.make(), 0..seeds).await;
 }

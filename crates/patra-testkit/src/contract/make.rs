@@ -112,6 +112,15 @@ pub fn plan(taken: &TriggerTaken, epoch: i64, windows: &[Window]) -> SavePlan {
     }
 }
 
+/// The first part of a plan over `whole`; the trigger may be taken again at once.
+pub fn part(taken: &TriggerTaken, epoch: i64, whole: Window, windows: &[Window]) -> SavePlan {
+    let mut part = SavePlan { complete: false, ..plan(taken, epoch, windows) };
+    if let PlanTarget::New(new) = &mut part.target {
+        new.window = whole;
+    }
+    part
+}
+
 /// Key, update time in seconds, and a payload that names both.
 pub fn record(key: &str, at: i64) -> Record {
     let payload = Bytes::from(format!(r#"{{"id":"{key}","at":{at}}}"#));

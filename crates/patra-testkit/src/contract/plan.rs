@@ -6,9 +6,9 @@ use std::time::Duration;
 use patra_core::port::query::View;
 use patra_core::state::{Operation, TaskStatus, TriggerStatus};
 use patra_core::tx::{
-    AdvanceCursor, Coverage, Lineage, OpenPlan, PlanTarget, ReadCoverage, RunEnd, SavePlan, TakeTrigger, TxError,
+    AdvanceCursor, Coverage, Lineage, OpenPlan, PlanTarget, ReadCoverage, RunEnd, SavePlan, TakeTrigger, TriggerTaken, TxError,
 };
-use patra_core::{Fence, PlanId, SliceId, Ts};
+use patra_core::{Fence, PlanId, SliceId, Ts, Window};
 
 use super::{Fixture, make};
 
@@ -142,8 +142,8 @@ pub(super) async fn a_task_that_exists_is_not_derived_again(fx: Fixture) {
 pub(super) async fn a_partial_plan_is_continued_to_its_end(fx: Fixture) {
     let taken = fx.trigger("a").await;
     let delay = Duration::from_millis(400);
-    let mut part = make::plan(&taken, 0, &make::windows(0, 2));
-    (part.complete, part.resume_delay) = (false, delay);
+    let mut part = make::part(&taken, 0, make::window(0, 30), &make::windows(0, 2));
+    part.resume_delay = delay;
     let first = fx.ok(Arc::new(part.clone())).await;
     assert_eq!(fx.rows(View::Plans).await.texts("status_code"), ["PARTIAL"]);
     assert_eq!(fx.progress("a").await.trigger_status, TriggerStatus::Requested);
@@ -154,7 +154,7 @@ pub(super) async fn a_partial_plan_is_continued_to_its_end(fx: Fixture) {
 
     fx.pass(delay + Duration::from_millis(20)).await;
     let again = fx.take().await.expect("the trigger that goes on");
-    let open = OpenPlan { plan: first.plan, snapshot_hash: "snapshot".into(), window: make::window(0, 20) };
+    let open = OpenPlan { plan: first.plan, snapshot_hash: "snapshot".into(), window: make::window(20, 30) };
     assert_eq!(again.plan, Some(open));
     // The second window comes again: known by signature and key.
     let rest = SavePlan { target: PlanTarget::Existing(first.plan), ..make::plan(&again, 1, &make::windows(10, 2)) };
@@ -164,6 +164,37 @@ pub(super) async fn a_partial_plan_is_continued_to_its_end(fx: Fixture) {
     assert_eq!((fx.rows(View::Slices).await.len(), fx.rows(View::Tasks).await.len()), (3, 3));
     assert_eq!(fx.progress("a").await.trigger_status, TriggerStatus::Planned);
     assert_eq!(fx.coverage().await.epoch, 2);
+}
+
+/// Whatever the order of the slices, whatever became of them, and whatever other plans have sliced.
+pub(super) async fn what_is_left_of_a_plan_lies_behind_its_last_slice(fx: Fixture) {
+    let whole = make::window(0, 60);
+    let taken = fx.trigger("a").await;
+    let saved = fx.ok(Arc::new(make::part(&taken, 0, whole, &[]))).await;
+    let again = fx.take().await.expect("the trigger that goes on");
+    assert_eq!(again.plan.as_ref().map(|open| open.window), Some(whole), "nothing is sliced yet");
+
+    let go_on = |taken: &TriggerTaken, epoch, windows: &[Window]| {
+        let target = PlanTarget::Existing(saved.plan);
+        Arc::new(SavePlan { target, ..make::part(taken, epoch, whole, windows) })
+    };
+    fx.ok(go_on(&again, 1, &[make::window(20, 30), make::window(0, 10)])).await;
+    let failed = fx.next().await;
+    fx.finish(&failed, RunEnd::Failed { error: make::fault("gone") }).await;
+    let again = fx.take().await.expect("the trigger that goes on");
+    assert_eq!(again.plan.as_ref().map(|open| open.window), Some(make::window(30, 60)));
+    fx.plan("b", &[make::window(30, 70)]).await;
+
+    fx.ok(go_on(&again, 3, &[make::window(40, 50)])).await;
+    let again = fx.take().await.expect("the trigger that goes on");
+    assert_eq!(again.plan.as_ref().map(|open| open.window), Some(make::window(50, 60)));
+
+    fx.ok(go_on(&again, 4, &[make::window(50, 60)])).await;
+    let again = fx.take().await.expect("the trigger that goes on");
+    assert_eq!(again.plan.as_ref().map(|open| open.window), Some(make::window(60, 60)), "nothing is left");
+    let target = PlanTarget::Existing(saved.plan);
+    fx.ok(Arc::new(SavePlan { target, ..make::plan(&again, 5, &[]) })).await;
+    assert_eq!(fx.progress("a").await.trigger_status, TriggerStatus::Planned);
 }
 
 pub(super) async fn only_a_partial_plan_of_this_trigger_is_continued(fx: Fixture) {

@@ -7,7 +7,7 @@ use patra_core::tx::{
     Fire, FireDue, Fired, FiredDue, OpenPlan, SettleTrigger, Settlement, TakeTrigger, TriggerSettled, TriggerTaken,
     TxError,
 };
-use patra_core::{Fence, InstanceId, Ts};
+use patra_core::{Fence, InstanceId, PlanId, Ts};
 use serde_json::json;
 
 use super::{Instance, MemStore, Origin, next_id, place};
@@ -89,7 +89,8 @@ impl MemStore {
         let row = &mut self.instances[place(id.0)];
         row.lease = Some((op.owner.clone(), now + op.lease));
         row.fence.0 += 1;
-        let partial = |plan: &&patra_core::PlanId| self.plans[place(plan.0)].status == PlanStatus::Partial;
+        let row = &self.instances[place(id.0)];
+        let partial = |plan: &&PlanId| self.plans[place(plan.0)].status == PlanStatus::Partial;
         let plan = row.plans.iter().rev().find(partial).map(|plan| &self.plans[place(plan.0)]);
         Some(TriggerTaken {
             instance: id,
@@ -105,10 +106,16 @@ impl MemStore {
             plan: plan.map(|plan| OpenPlan {
                 plan: plan.id,
                 snapshot_hash: plan.snapshot_hash.clone(),
-                window: plan.window,
+                window: OpenPlan::rest(plan.window, self.sliced_to(plan.id)),
             }),
             now,
         })
+    }
+
+    /// The end of the last slice of a plan.
+    fn sliced_to(&self, plan: PlanId) -> Option<Ts> {
+        let slices = self.index.slices[place(plan.0)].values();
+        slices.map(|slice| self.slices[place(slice.0)].what.window.to).max()
     }
 
     /// The trigger when it waits and is leased under this fence.

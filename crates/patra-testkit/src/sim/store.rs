@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use patra_core::state::{Operation, RunStatus, TaskStatus};
 use patra_core::tx::{
-    CommitBatch, Done, EndRun, LeaseRef, OpenPlan, RunEnd, SavePlan, SettleTrigger, StartRun, Sweep, TriggerTaken, Tx,
+    CommitBatch, Done, EndRun, LeaseRef, RunEnd, SavePlan, SettleTrigger, StartRun, Sweep, TriggerTaken, Tx,
     TxError,
 };
 use patra_core::{CursorId, RunId, Ts};
@@ -21,25 +21,10 @@ pub(super) struct Store {
 impl Store {
     /// Runs one transaction at the database's time `now`; `local` is what the caller's clock shows.
     pub(super) fn apply(&mut self, now: Ts, local: Ts, tx: &Tx) -> Result<Done, TxError> {
-        let mut done = match self.mutant {
-            None => self.mem.apply(now, tx)?,
-            Some(mutant) => self.apply_wrongly(mutant, now, local, tx)?,
-        };
-        if let Done::TakeTrigger(Some(TriggerTaken { plan: Some(open), .. })) = &mut done {
-            self.leave_out_sliced(open);
+        match self.mutant {
+            None => self.mem.apply(now, tx),
+            Some(mutant) => self.apply_wrongly(mutant, now, local, tx),
         }
-        Ok(done)
-    }
-
-    /// What is left of a plan in parts begins behind its last slice. Otherwise a window that always fails is planned
-    /// again with every part, for ever, and with a small inventory nothing behind it ever is (seed 44).
-    fn leave_out_sliced(&self, open: &mut OpenPlan) {
-        if self.mutant == Some(Mutant::PartsStartOver) {
-            return;
-        }
-        let own = self.mem.slices.iter().filter(|slice| slice.plan == open.plan);
-        let sliced_to = own.map(|slice| slice.what.window.to).max().unwrap_or(open.window.from);
-        open.window.from = open.window.from.max(sliced_to);
     }
 
     fn apply_wrongly(&mut self, mutant: Mutant, now: Ts, local: Ts, tx: &Tx) -> Result<Done, TxError> {
@@ -122,6 +107,9 @@ impl Store {
             (Mutant::FireTwice, Done::Fire(fired), _) if fired.existed => {
                 let again = self.mem.instances[fired.instance.0 as usize - 1].clone();
                 self.mem.instances.push(again);
+            }
+            (Mutant::PartsStartOver, Done::TakeTrigger(Some(TriggerTaken { plan: Some(open), .. })), _) => {
+                open.window = self.mem.plans[open.plan.0 as usize - 1].window;
             }
             (Mutant::BackfillMovesHarvest, Done::AdvanceCursor(moved), Tx::AdvanceCursor(op)) if moved.moved => {
                 let backfill = self.mem.cursors[op.cursor.0 as usize - 1].name.operation == Operation::Backfill;

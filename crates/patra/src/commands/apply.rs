@@ -95,7 +95,9 @@ fn read(file: &Path) -> Result<Result<(Manifest, Vec<String>), Problems>, Error>
     let mut warnings = Vec::new();
     for name in manifest.endpoints.keys() {
         match patra_spec::compile(&manifest, name, Operation::Harvest) {
-            Ok(compiled) => warnings.extend(compiled.warnings),
+            Ok(compiled) => {
+                warnings.extend(compiled.warnings.into_iter().map(|warning| format!("endpoints.{name}: {warning}")));
+            }
             Err(problems) => return Ok(Err(problems)),
         }
     }

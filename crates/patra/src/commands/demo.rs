@@ -62,7 +62,7 @@ pub(crate) async fn run(global: &Global, args: &Demo) -> Result<Exit, Error> {
         return Err(Error::failed("the second harvest did not succeed").hint(format!("patra --data {} get tasks", folder.display())));
     }
     check::compare(&folder, &server, before).await?;
-    next_steps(&folder);
+    next_steps(&demo);
     if args.keep {
         return keep(&demo).await;
     }
@@ -135,15 +135,18 @@ fn day(at: Ts) -> String {
     at.to_short_text().chars().take(10).collect()
 }
 
-fn next_steps(folder: &Path) {
-    let data = folder.display();
+fn next_steps(demo: &Harvest) {
+    // As it can be typed here, whether the program is installed or was just built.
+    let here = std::env::current_dir().unwrap_or_default();
+    let program = demo.program.strip_prefix(&here).unwrap_or(&demo.program).display();
+    let data = demo.folder.display();
     say(&format!(
         "\nWhere to look next:\n  \
-         patra --data {data} get items --limit 5        what was collected\n  \
-         patra --data {data} get batches --limit 5      every request of it, in the ledger\n  \
-         patra --data {data} get runs                   the attempts, the killed one among them\n  \
-         patra --data {data} get cursors                how far it has come\n  \
-         {data}/demo.yaml                               the manifest; README.md says how to write your own"
+         {program} --data {data} get items --limit 5        what was collected\n  \
+         {program} --data {data} get batches --limit 5      every request of it, in the ledger\n  \
+         {program} --data {data} get runs                   the attempts, the killed one among them\n  \
+         {program} --data {data} get cursors                how far it has come\n  \
+         {data}/demo.yaml    the manifest; docs/manifest.md says how to write your own"
     ));
 }
 

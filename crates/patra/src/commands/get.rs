@@ -28,7 +28,7 @@ pub(crate) async fn run(global: &Global, args: &Get) -> Result<Exit, Error> {
         filter.limit = u32::try_from(page).unwrap_or(Filter::MAX_LIMIT);
         let rows = queries.list(args.view, filter.clone()).await?;
         let last = (rows.len() as u64) < page;
-        filter.before_id = rows.last().and_then(|row| row.first()).and_then(|id| id.to_json().as_i64());
+        filter.before_id = rows.last().and_then(|row| args.view.cell(row, "id")).and_then(|id| id.as_int());
         left -= rows.len() as u64;
         if global.output == Output::Ndjson {
             output::rows(global.output, args.view, &rows)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use patra_core::port::query::{Filter, Progress, View};
+use patra_core::port::query::{Cell, Filter, Progress, View};
 use patra_core::port::{Commands, Store};
 use patra_core::state::{Operation, TaskStatus, TriggerStatus, TriggerType};
 use patra_core::tx::Fire;
@@ -164,16 +164,32 @@ impl Job {
         if let Some(cursor) = &cursor {
             text.push_str(&format!("; everything before {cursor} is collected"));
         }
+        if let (0, Some(remark)) = (get(&counts.pages), &remark) {
+            text = format!("nothing to do: {remark}");
+        }
         output::result(global.output, &text, &value)?;
         if get(&counts.rejected) > 0 {
             say(&format!("{} records could not be used: `patra get quarantine` shows why", get(&counts.rejected)));
         }
         let bad = progress.tasks_failed + progress.tasks_partial;
         if bad > 0 {
-            let message = format!("{bad} of {} slices failed", progress.tasks());
+            let first = self.first_error().await?;
+            let message = format!("{bad} of {} slices failed{first}", progress.tasks());
             return Err(Error::failed(message).hint("`patra get tasks --status FAILED -o json` shows why; the next run reads them again"));
         }
         Ok(Exit::Ok)
+    }
+
+    /// Why the newest of the failed slices failed.
+    async fn first_error(&self) -> Result<String, Error> {
+        for status in [TaskStatus::Failed, TaskStatus::Partial] {
+            let rows = self.tasks(status, 1).await?;
+            if let Some(Cell::Json(error)) = rows.first().and_then(|row| View::Tasks.cell(row, "error")) {
+                let error: serde_json::Value = serde_json::from_str(&error).unwrap_or_default();
+                return Ok(format!("; the last one because {}", error["message"].as_str().unwrap_or("of an unknown reason")));
+            }
+        }
+        Ok(String::new())
     }
 
     async fn cursor(&self) -> Result<Option<String>, Error> {
@@ -184,9 +200,8 @@ impl Job {
             ..Filter::default()
         };
         let rows = self.store.list(View::Cursors, filter).await?;
-        let row = rows.first().map(|row| View::Cursors.to_json(row));
-        let at = row.and_then(|row| row["normalized_instant"].as_str().map(str::to_owned));
-        Ok(at.and_then(|at| at.parse::<patra_core::Ts>().ok()).map(patra_core::Ts::to_short_text))
+        let at = rows.first().and_then(|row| View::Cursors.cell(row, "normalized_instant"));
+        Ok(if let Some(Cell::Time(at)) = at { Some(at.to_short_text()) } else { None })
     }
 }
 

@@ -119,6 +119,29 @@ async fn a_token_that_leads_in_a_circle_fails_the_slice_instead_of_ending_it() {
     assert!(task["error"]["message"].as_str().unwrap().contains("same page again"), "{task}");
 }
 
+// covers: ING-4.3-12
+#[tokio::test(flavor = "multi_thread")]
+async fn a_far_side_with_smaller_pages_than_asked_for_is_read_to_its_end() {
+    let server = far_side(1_000, Script { page_size_max: 100, ..Script::default() });
+    for (path, paging, query) in [
+        ("/offset", "type: offset", r#"offset: "${ page.offset }", limit: "${ page.size }""#),
+        ("/page", "type: page, base: 1", r#"page: "${ page.no }", size: "${ page.size }""#),
+    ] {
+        let place = Place::sqlite();
+        let window = r#"from: "${ window.from | iso }", to: "${ window.to | iso }""#;
+        let text = manifest(server.base_url())
+            .replace("path: /cursor", &format!("path: {path}"))
+            .replace(r#"cursor: "${ page.token }", rows: "${ page.size }", from: "${ window.from | iso }", to: "${ window.to | iso }""#, &format!("{query}, {window}"))
+            .replace(r#"type: token, next_token_path: "$.message['next-cursor']", page_size: 50"#, &format!("{paging}, page_size: 250"))
+            .replace("$.message.items\"", "$.items\", total_path: \"$.total\"")
+            .replace("PT6H", "P1D");
+        place.apply(&text);
+        let output = place.run(&["run", "far", "records", "--to", "2024-01-02"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(place.list(&["items"]).len(), 1_000, "{path}");
+    }
+}
+
 // covers: ING-4.10-37, ING-4.10-17
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_that_the_far_side_asks_for_is_kept() {

@@ -1,5 +1,7 @@
 //! The program as its users meet it, in one test binary so that linking stays quick.
 
+#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "these are tests: a failure is meant to be loud")]
+
 mod cli;
 mod house;
 mod kill;

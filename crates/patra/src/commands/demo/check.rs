@@ -50,7 +50,7 @@ async fn items(folder: &Path) -> Result<Vec<(String, String)>, Error> {
     loop {
         let rows = reader.list(View::Items, Filter { before_id, limit: Filter::MAX_LIMIT, ..Filter::default() }).await?;
         let Some(last) = rows.last() else { return Ok(found) };
-        before_id = last[id].to_json().as_i64();
+        before_id = last[id].as_int();
         for mut row in rows {
             let mut take = |at: usize| match std::mem::replace(&mut row[at], Cell::Null) {
                 Cell::Text(text) | Cell::Json(text) => text,
