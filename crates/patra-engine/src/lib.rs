@@ -11,8 +11,10 @@ mod executor;
 mod gate;
 mod planner;
 mod prepared;
+mod probe;
 mod runner;
 mod sweeper;
 
 pub use engine::{Engine, Options, Ports, Role};
 pub use events::{Listener, RunEvent};
+pub use probe::{Look, probe};

@@ -68,6 +68,8 @@ pub(crate) enum Command {
     Apply(Apply),
     /// Check manifests and change nothing
     Validate(Validate),
+    /// Read a page or more of an endpoint, show everything, store nothing
+    Try(Try),
     /// Collect now, show progress, and end when the work has ended
     Run(Run),
     /// List what is there
@@ -136,6 +138,27 @@ pub(crate) struct Validate {
     /// Manifests, or folders of manifests
     #[arg(required = true, value_name = "FILE|DIR")]
     pub(crate) files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Try {
+    /// The manifest
+    pub(crate) file: PathBuf,
+    /// One of its endpoints; needed when there are several
+    #[arg(long, value_name = "NAME")]
+    pub(crate) endpoint: Option<String>,
+    /// Pages to read at most
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100), value_name = "N")]
+    pub(crate) pages: u32,
+    /// Records of each page to show
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    pub(crate) records: usize,
+    /// Beginning of the window; one window before its end when it is left out
+    #[arg(long, value_name = "TIME")]
+    pub(crate) from: Option<Ts>,
+    /// End of the window; now less the safety lag when it is left out
+    #[arg(long, value_name = "TIME")]
+    pub(crate) to: Option<Ts>,
 }
 
 #[derive(Debug, Args)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::port::{Clock as _, Store};
+use patra_core::port::{Clock as _, Store, Transport};
 use patra_engine::{Engine, Listener, Options, Ports, Role};
 
 use crate::cli::{self, Global};
@@ -19,10 +19,7 @@ pub(crate) async fn engine(
     alone: bool,
     listener: Arc<dyn Listener>,
 ) -> Result<Engine, Error> {
-    let guard = patra_http::Guard::new(global.allow_net.clone());
-    let client = patra_http::Client::new(guard)
-        .map_err(|error| Error::unexpected(format!("the HTTP client cannot be started: {error}")))?;
-    let ports = Ports { store, transport: Arc::new(client), clock: Arc::new(SystemClock) };
+    let ports = Ports { store, transport: transport(global)?, clock: Arc::new(SystemClock) };
     let options = Options {
         roles,
         alone,
@@ -34,6 +31,15 @@ pub(crate) async fn engine(
         ..Options::new(owner()?)
     };
     Ok(Engine::start(ports, options, listener).await?)
+}
+
+/// The guarded way out.
+pub(crate) fn transport(global: &Global) -> Result<Arc<dyn Transport>, Error> {
+    let guard = patra_http::Guard::new(global.allow_net.clone());
+    match patra_http::Client::new(guard) {
+        Ok(client) => Ok(Arc::new(client)),
+        Err(error) => Err(Error::unexpected(format!("the HTTP client cannot be started: {error}"))),
+    }
 }
 
 /// Names this process and this start of it.

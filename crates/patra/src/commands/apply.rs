@@ -86,7 +86,7 @@ fn read_all(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Manifest)>, Error> {
 }
 
 /// Reads and compiles one manifest. The outer error is the file system's.
-fn read(file: &Path) -> Result<Result<(Manifest, Vec<String>), Problems>, Error> {
+pub(crate) fn read(file: &Path) -> Result<Result<(Manifest, Vec<String>), Problems>, Error> {
     let text = std::fs::read_to_string(file).map_err(|error| unreadable(file, &error))?;
     let manifest = match patra_spec::read(&file.display().to_string(), &text) {
         Ok(manifest) => manifest,

@@ -174,6 +174,27 @@ fn a_wrong_manifest_is_told_with_place_expectation_and_hint() {
     check_error(&place.run(&["validate", &place.file("x.yaml", "a: [1\nb: 2")]), 78, &["x.yaml:"]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn try_shows_request_records_and_what_follows_and_stores_nothing() {
+    let server = far_side(100, Script::default());
+    let place = Place::sqlite();
+    let file = place.file("far.yaml", &manifest(server.base_url()));
+    let window = ["--from", "2024-01-01", "--to", "2024-01-02"];
+    let output = place.patra().args(["try", &file, "--pages", "5"]).args(window).output().unwrap();
+    let text = stdout(&output);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let first = server.dataset().get(0).unwrap().0;
+    for part in ["GET http://127.0.0.1:", "/cursor?", "items     50", &format!("record    {first}"), r#"next      {"token":"#, "next      the end"] {
+        assert!(text.contains(part), "`{part}` is not in:\n{text}");
+    }
+    assert!(!place.folder.path().join("data").exists(), "nothing is stored");
+
+    server.script().update(|script| script.e500 = When::every(1));
+    let output = place.patra().args(["try", &file]).args(window).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("refused   PLATFORM_ERROR: the far side answered 500 (L1)"), "{}", stdout(&output));
+}
+
 #[test]
 fn wrong_usage_ends_with_64_and_says_what_is_possible() {
     let place = Place::sqlite();
