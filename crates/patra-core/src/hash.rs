@@ -1,5 +1,7 @@
 //! Content addresses: SHA-256 over canonical JSON, lower-case hex, with a version prefix so that the rule can change (G-20).
 
+use std::fmt::Write;
+
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -32,8 +34,15 @@ pub fn content_hash(bytes: &[u8]) -> [u8; 16] {
 
 /// JSON with sorted keys and no insignificant space.
 pub fn canonical(value: &Value) -> String {
-    let mut out = String::new();
+    let mut out = String::with_capacity(256);
     write_canonical(value, &mut out);
+    out
+}
+
+/// A text as it stands in canonical JSON, quotes and escapes included.
+pub fn canonical_text(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    write_string(text, &mut out);
     out
 }
 
@@ -47,7 +56,7 @@ fn write_canonical(value: &Value, out: &mut String) {
                 if at > 0 {
                     out.push(',');
                 }
-                write_canonical(&Value::String(key.clone()), out);
+                write_string(key, out);
                 out.push(':');
                 write_canonical(value, out);
             }
@@ -63,8 +72,25 @@ fn write_canonical(value: &Value, out: &mut String) {
             }
             out.push(']');
         }
-        scalar => out.push_str(&scalar.to_string()),
+        Value::String(text) => write_string(text, out),
+        scalar => push(scalar, out),
     }
+}
+
+/// A text as JSON. Most need no escape and are copied as they are.
+fn write_string(text: &str, out: &mut String) {
+    let plain = |byte| byte >= b' ' && byte != b'"' && byte != b'\\';
+    if text.bytes().all(plain) {
+        out.push('"');
+        out.push_str(text);
+        out.push('"');
+    } else {
+        push(&Value::from(text), out);
+    }
+}
+
+fn push(value: &Value, out: &mut String) {
+    write!(out, "{value}").expect("writing to a String does not fail");
 }
 
 fn push_hex(out: &mut String, bytes: &[u8]) {
@@ -83,6 +109,16 @@ mod tests {
     fn canonical_json_ignores_key_order_and_space() {
         let a: Value = serde_json::from_str(r#"{ "b": [1, {"y":null,"x":"ü"}], "a": 1.5 }"#).unwrap();
         assert_eq!(canonical(&a), r#"{"a":1.5,"b":[1,{"x":"ü","y":null}]}"#);
+    }
+
+    #[test]
+    fn canonical_text_is_escaped_as_json_is() {
+        for text in ["", "plain ü \u{7f}/", "a\"b", "a\\b", "line\nbreak", "\u{0}\u{1f}"] {
+            let value = Value::from(text);
+            assert_eq!(canonical_text(text), value.to_string());
+            let object = Value::from_iter([(text, value.clone())]);
+            assert_eq!(canonical(&object), format!("{{{value}:{value}}}"));
+        }
     }
 
     #[test]

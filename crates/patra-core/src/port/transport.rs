@@ -23,7 +23,11 @@ impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bare = self.url.split(['?', '#']).next().unwrap_or_default();
         let names: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
-        f.debug_struct("Request").field("method", &self.method).field("url", &bare).field("headers", &names).finish_non_exhaustive()
+        f.debug_struct("Request")
+            .field("method", &self.method)
+            .field("url", &bare)
+            .field("headers", &names)
+            .finish_non_exhaustive()
     }
 }
 

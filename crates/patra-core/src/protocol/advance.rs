@@ -73,13 +73,13 @@ mod tests {
         RecordAdvance { cursor: CursorId(1), cause: None, observed_max: None }
     }
 
-    fn at(value: Option<i64>, target: Option<i64>, version: i64) -> Result<Done, TxError> {
+    fn at(value: Option<i64>, target: Option<i64>, version: i64) -> Done {
         let ts = |secs: Option<i64>| secs.map(Ts::from_secs);
-        Ok(Done::RecordAdvance(tx::Advance { value: ts(value), target: ts(target), version }))
+        Done::RecordAdvance(tx::Advance { value: ts(value), target: ts(target), version })
     }
 
-    fn moved(moved: bool) -> Result<Done, TxError> {
-        Ok(Done::AdvanceCursor(tx::CursorMoved { moved }))
+    fn moved(moved: bool) -> Done {
+        Done::AdvanceCursor(tx::CursorMoved { moved })
     }
 
     // covers: ING-10.3-01, ING-10.3-04, ING-5.4-12
@@ -87,25 +87,25 @@ mod tests {
     fn the_event_goes_first_and_the_value_follows() {
         let (mut advance, step) = Advance::start(record());
         assert!(matches!(step, Step::Tx(Tx::RecordAdvance(_))));
-        let Step::Tx(Tx::AdvanceCursor(op)) = advance.on(at(Some(5), Some(9), 3)) else { panic!("no move wanted") };
+        let Step::Tx(Tx::AdvanceCursor(op)) = advance.on(Ok(at(Some(5), Some(9), 3))) else { panic!("no move wanted") };
         assert_eq!((op.to, op.version), (Ts::from_secs(9), 3));
-        assert!(matches!(advance.on(moved(true)), Step::Done { moved_to: Some(to) } if to == Ts::from_secs(9)));
+        assert!(matches!(advance.on(Ok(moved(true))), Step::Done { moved_to: Some(to) } if to == Ts::from_secs(9)));
     }
 
     #[test]
     fn nothing_to_do_when_the_value_stands_at_its_newest_event() {
         for state in [at(Some(9), Some(9), 1), at(None, None, 0), at(Some(9), Some(4), 1)] {
             let (mut advance, _) = Advance::start(record());
-            assert!(matches!(advance.on(state), Step::Done { moved_to: None }));
+            assert!(matches!(advance.on(Ok(state)), Step::Done { moved_to: None }));
         }
     }
 
     #[test]
     fn a_lost_race_is_tried_once_more_and_then_left() {
         let (mut advance, _) = Advance::start(record());
-        advance.on(at(None, Some(9), 1));
-        assert!(matches!(advance.on(moved(false)), Step::Tx(Tx::RecordAdvance(_))));
-        advance.on(at(None, Some(9), 2));
-        assert!(matches!(advance.on(moved(false)), Step::Done { moved_to: None }));
+        advance.on(Ok(at(None, Some(9), 1)));
+        assert!(matches!(advance.on(Ok(moved(false))), Step::Tx(Tx::RecordAdvance(_))));
+        advance.on(Ok(at(None, Some(9), 2)));
+        assert!(matches!(advance.on(Ok(moved(false))), Step::Done { moved_to: None }));
     }
 }

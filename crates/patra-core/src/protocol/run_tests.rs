@@ -1,7 +1,10 @@
+#[path = "run_tests/refusals.rs"]
+mod refusals;
+
 use bytes::Bytes;
 
 use super::*;
-use crate::gate::Decision::{Allow, WaitUntil};
+use crate::gate::Decision::Allow;
 use crate::id::{BatchId, CursorId, Fence, InstanceId, PlanId, SliceId, TaskId};
 use crate::paging::{Facts, Kind, Position};
 use crate::record::{Record, Version};
@@ -145,11 +148,6 @@ fn refusal(level: Level) -> Refusal {
     Refusal { fault, throttled: false, retry_after: None, evidence: Evidence::default() }
 }
 
-fn throttled(retry_after: Option<u64>) -> Refusal {
-    let fault = Fault::transient(Code::RateLimited, "slow down");
-    Refusal { fault, throttled: true, retry_after: retry_after.map(Duration::from_secs), ..refusal(Level::L1) }
-}
-
 fn committed() -> Got {
     let stats = tx_stats();
     Got::Tx(Ok(Done::CommitBatch(BatchCommitted { batch: BatchId(1), stats, replayed: false })))
@@ -249,91 +247,6 @@ fn a_slice_that_was_read_to_its_end_is_closed_without_a_request() {
     driver.on(started(Some(None)));
     let close = end(&driver.on(Got::Prepared(Ok(policy(tokens())))));
     assert_eq!((close.end.clone(), close.stats.req_count), (RunEnd::Succeeded, 0));
-}
-
-// covers: ING-12.1-01, ING-4.10-37
-#[test]
-fn a_429_cools_the_gate_and_waits_without_using_up_attempts() {
-    let mut driver = Driver::tokens();
-    for _ in 0..retry::Policy::default().max_attempts * 2 {
-        let wants = driver.refuse(throttled(Some(3)));
-        assert!(matches!(&wants[..], [Want::CoolDown(wait)] if *wait == Duration::from_secs(3)), "{wants:?}");
-        assert_eq!(driver.run.wake_at(), driver.now + Duration::from_secs(3));
-        assert!(asks(&driver.wake()));
-    }
-    driver.fetch();
-    let batch = commit(&driver.on(page(1, None)));
-    assert_eq!((batch.stats.throttled_count, batch.stats.retry_count), (10, 10));
-}
-
-#[test]
-fn a_429_without_a_hint_backs_off_by_itself_and_is_not_sat_out_for_ever() {
-    let options = Options { max_throttles: 2, ..Options::default() };
-    let mut driver = Driver::reading(options, tokens(), None);
-    for _ in 0..2 {
-        assert!(matches!(&driver.refuse(throttled(None))[..], [Want::CoolDown(_)]));
-        driver.wake();
-    }
-    let wants = driver.refuse(throttled(None));
-    let [Want::CoolDown(_), Want::Tx(Tx::EndRun(end))] = &wants[..] else { panic!("{wants:?}") };
-    assert!(matches!(end.end, RunEnd::Requeue { counted: false, .. }));
-}
-
-// covers: ING-15-04
-#[test]
-fn a_long_pause_gives_the_task_back_uncounted() {
-    let mut driver = Driver::tokens();
-    let wants = driver.refuse(throttled(Some(16)));
-    let [Want::CoolDown(_), Want::Tx(Tx::EndRun(end))] = &wants[..] else { panic!("{wants:?}") };
-    let RunEnd::Requeue { delay, counted, .. } = end.end else { panic!("{end:?}") };
-    assert_eq!((delay, counted), (Duration::from_secs(16), false));
-    assert_eq!(end.failure, None);
-}
-
-// covers: ING-15-04, ING-4.10-30
-#[test]
-fn a_gate_that_says_wait_is_asked_again_or_the_task_goes_back() {
-    let mut driver = Driver::tokens();
-    assert!(driver.on(Got::Permit(WaitUntil(at(2)))).is_empty());
-    assert_eq!(driver.run.wake_at(), at(2));
-    assert!(asks(&driver.wake()));
-    let close = end(&driver.on(Got::Permit(WaitUntil(at(100)))));
-    assert!(matches!(close.end, RunEnd::Requeue { counted: false, .. }));
-}
-
-// covers: ING-9.5-01, ING-5.4-16
-#[test]
-fn transient_errors_are_retried_and_then_counted_with_a_failed_row() {
-    let mut driver = Driver::tokens();
-    driver.fetch();
-    driver.on(page(1, Some("b")));
-    driver.on(committed());
-    let mut waits = Vec::new();
-    for _ in 1..retry::Policy::default().max_attempts {
-        assert!(driver.refuse(refusal(Level::L1)).is_empty());
-        waits.push(driver.run.wake_at().since(driver.now));
-        assert!(asks(&driver.wake()));
-    }
-    assert!(waits.is_sorted() && waits[3] > waits[0] * 4, "{waits:?}");
-    let close = end(&driver.refuse(refusal(Level::L1)));
-    assert!(matches!(close.end, RunEnd::Requeue { counted: true, delay, .. } if delay == Duration::from_secs(5)));
-    let failure = close.failure.as_ref().expect("a row for the ledger");
-    assert_eq!((failure.batch_no, &failure.position), (2, &token("b")));
-    assert_eq!((failure.stats.retry_count, close.stats.retry_count), (5, 5));
-}
-
-// covers: ING-12.1-02, ING-5.4-18
-#[test]
-fn a_refused_request_fails_at_once_but_what_was_read_is_committed_first() {
-    let mut driver = Driver::tokens();
-    driver.fetch();
-    commit(&driver.on(page(1, Some("b"))));
-    assert!(driver.refuse(refusal(Level::L2)).is_empty(), "the commit of page 1 is still under way");
-    let close = end(&driver.on(committed()));
-    assert!(matches!(close.end, RunEnd::Failed { .. }));
-    assert_eq!(close.failure.as_ref().map(|failure| failure.batch_no), Some(2));
-    let ended = finished(&driver.on(closed(TaskStatus::Failed)));
-    assert!(matches!(ended.outcome, Outcome::Closed(TaskStatus::Failed, Some(_))));
 }
 
 // covers: ING-12.3-02

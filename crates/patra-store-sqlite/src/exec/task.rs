@@ -60,7 +60,8 @@ UPDATE ing_schedule_instance INDEXED BY idx_instance_waiting SET lease_owner = N
 WHERE status_code = 'REQUESTED' AND leased_until IS NOT NULL";
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[NEXT_PRIORITY, PICK, LEASE, RENEW, READ_EXPIRED, TAKE_BACK, FAIL_ORPHANS, FREE_TRIGGERS];
+pub(super) const STATEMENTS: &[&str] =
+    &[NEXT_PRIORITY, PICK, LEASE, RENEW, READ_EXPIRED, TAKE_BACK, FAIL_ORPHANS, FREE_TRIGGERS];
 
 pub(super) fn claim(db: &Connection, op: &Claim, now: Ts) -> Result<Claimed> {
     let until = (now + op.lease).micros();

@@ -1,8 +1,8 @@
 //! Rows of one view. The statement is put together from the view's fixed names; values are only ever bound.
 
 use patra_core::Ts;
-use patra_core::tx::TxError;
 use patra_core::port::query::{Cell, CellKind, Filter, Row, View};
+use patra_core::tx::TxError;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 

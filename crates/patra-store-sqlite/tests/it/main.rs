@@ -19,14 +19,14 @@ struct Subjects {
 
 impl Subjects {
     fn new() -> Subjects {
-        Subjects { folder: tempfile::tempdir().unwrap(), count: AtomicUsize::new(0) }
+        Subjects { folder: tempfile::tempdir().expect("a folder"), count: AtomicUsize::new(0) }
     }
 
     fn make(&self) -> Subject {
         let number = self.count.fetch_add(1, Ordering::SeqCst);
         let clock = Arc::new(ManualClock::default());
         let path = self.folder.path().join(format!("{number}/patra.db"));
-        let store = SqliteStore::open(Options::new(path, clock.clone())).unwrap();
+        let store = SqliteStore::open(Options::new(path, clock.clone())).expect("a store");
         Subject { store: Arc::new(store), time: Time::Manual(clock) }
     }
 }

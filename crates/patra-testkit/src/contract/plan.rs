@@ -6,7 +6,8 @@ use std::time::Duration;
 use patra_core::port::query::View;
 use patra_core::state::{Operation, TaskStatus, TriggerStatus};
 use patra_core::tx::{
-    AdvanceCursor, Coverage, Lineage, OpenPlan, PlanTarget, ReadCoverage, RunEnd, SavePlan, TakeTrigger, TriggerTaken, TxError,
+    AdvanceCursor, Coverage, Lineage, OpenPlan, PlanTarget, ReadCoverage, RunEnd, SavePlan, TakeTrigger, TriggerTaken,
+    TxError,
 };
 use patra_core::{Fence, PlanId, SliceId, Ts, Window};
 

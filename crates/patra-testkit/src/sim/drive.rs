@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use patra_core::protocol::run::{Evidence, Fetch, Got, Refusal, Run, Want};
+use patra_core::protocol::run::{Fetch, Got, Refusal, Run, Want};
 use patra_core::protocol::{executor, planner};
 use patra_core::tx::{Done, RunStarted, Tx, TxError};
 use patra_core::{Code, Fault, Level, Ts, Window};
 
 use super::Mutant;
 use super::event::{Event, Exchange, Machine};
-use super::far::PoisonKind;
+use super::far::{PoisonKind, no_evidence};
 use super::scene;
 use super::world::World;
 
@@ -325,5 +325,5 @@ impl World {
 
 fn refusal(code: Code, level: Level) -> Box<Refusal> {
     let fault = Fault::new(code, level, "no");
-    Box::new(Refusal { fault, throttled: false, retry_after: None, evidence: Evidence::default() })
+    Box::new(Refusal { fault, throttled: false, retry_after: None, evidence: no_evidence() })
 }

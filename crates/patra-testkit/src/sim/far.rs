@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use patra_core::paging::{Facts, Position};
-use patra_core::protocol::run::Page;
+use patra_core::protocol::run::{Evidence, Page};
 use patra_core::record::{Record, Rejected, Version};
 use patra_core::rng::Rng;
 use patra_core::{Code, Ts, Window};
@@ -105,7 +105,13 @@ impl Far {
                 }
             }
         }
-        let mut page = Page { facts: Facts { items: found.len() as u32, ..Facts::default() }, ..Page::default() };
+        let mut page = Page {
+            facts: Facts { items: found.len() as u32, ..Facts::default() },
+            records: Vec::with_capacity(found.len()),
+            rejected: Vec::new(),
+            content: [0; 16],
+            evidence: no_evidence(),
+        };
         for (index, (updated_at, id, malformed)) in found.iter().enumerate() {
             let record = &self.records[*id as usize];
             // Exact, not a hash: at most eight records of at most 255, and when the newest changed.
@@ -155,6 +161,11 @@ impl FarRecord {
             sample: String::new(),
         }
     }
+}
+
+/// Nothing to keep of an exchange that never happened.
+pub(super) fn no_evidence() -> Evidence {
+    Evidence { latency_ms: 0, status: 0, bytes: 0, request_digest: String::new(), response_digest: String::new() }
 }
 
 /// The number of a record in its key.

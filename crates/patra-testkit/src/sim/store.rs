@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use patra_core::state::{Operation, RunStatus, TaskStatus};
 use patra_core::tx::{
-    CommitBatch, Done, EndRun, LeaseRef, RunEnd, SavePlan, SettleTrigger, StartRun, Sweep, TriggerTaken, Tx,
-    TxError,
+    CommitBatch, Done, EndRun, LeaseRef, RunEnd, SavePlan, SettleTrigger, StartRun, Sweep, TriggerTaken, Tx, TxError,
 };
 use patra_core::{CursorId, RunId, Ts};
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::Options;
 use crate::cursor;
-use crate::hash::{canonical, digest};
+use crate::hash::{canonical, canonical_text, digest};
 use crate::state::TriggerType;
 use crate::time::Ts;
 use crate::tx::{NewPlan, NewSlice, SavePlan, TriggerTaken};
@@ -46,21 +46,11 @@ impl Draft {
     }
 
     pub(super) fn slice(&self, trigger: &TriggerTaken, window: Window, epoch: i64) -> NewSlice {
-        let bounds = json!({ "from": window.from.to_micros_text(), "to": window.to.to_micros_text() });
-        let expr_snapshot =
-            canonical(&json!({ "proto": self.snapshot_hash, "window": bounds, "pagination": self.pagination }));
+        let Texts { bounds, expr_snapshot, spec } = self.texts(window);
         let expr_hash = digest(&["expr", &expr_snapshot]);
-        let spec = canonical(&json!({
-            "dimension": "TIME",
-            "bounds": { "time": bounds },
-            "phase": { "twoPhase": false },
-            "pagination": self.pagination,
-            "window": { "safetyLag": iso_seconds(self.safety_lag), "watermarkKey": self.cursor.cursor_key },
-            "budget": { "priority": self.priority },
-        }));
         let cursor::Name { provenance_code, endpoint_name, operation, .. } = &self.cursor;
         let signature = digest(&["slice", provenance_code, endpoint_name, operation.as_str(), &expr_hash, &spec]);
-        let task_params = canonical(&json!({ "window": bounds }));
+        let task_params = format!(r#"{{"window":{bounds}}}"#);
         let task_key = digest(&[
             "task",
             &trigger.project_key,
@@ -74,6 +64,22 @@ impl Draft {
             &epoch.to_string(),
         ]);
         NewSlice { window, spec, signature, expr_snapshot, expr_hash, task_params, task_key }
+    }
+
+    /// Canonical JSON, put together by hand: a plan has thousands of slices, and they differ in their bounds only.
+    fn texts(&self, window: Window) -> Texts {
+        let (from, to) = (window.from.to_micros_text(), window.to.to_micros_text());
+        let bounds = format!(r#"{{"from":"{from}","to":"{to}"}}"#);
+        let (proto, pagination) = (canonical_text(&self.snapshot_hash), canonical(&self.pagination));
+        let expr_snapshot = format!(r#"{{"pagination":{pagination},"proto":{proto},"window":{bounds}}}"#);
+        let (lag, key) = (iso_seconds(self.safety_lag), canonical_text(&self.cursor.cursor_key));
+        let spec = format!(
+            r#"{{"bounds":{{"time":{bounds}}},"budget":{{"priority":{}}},"dimension":"TIME","pagination":{pagination},"#,
+            self.priority
+        ) + &format!(
+            r#""phase":{{"twoPhase":false}},"window":{{"safetyLag":"{lag}","watermarkKey":{key}}}}}"#
+        );
+        Texts { bounds, expr_snapshot, spec }
     }
 
     #[expect(clippy::too_many_arguments, reason = "one place assembles the operation from what the planner decided")]
@@ -104,6 +110,14 @@ impl Draft {
     }
 }
 
+/// What a slice says of itself.
+#[derive(PartialEq, Debug)]
+struct Texts {
+    bounds: String,
+    expr_snapshot: String,
+    spec: String,
+}
+
 /// Scheduled firings over the same window collapse; a person who asks again with a new id gets new work (C-47).
 fn trigger_component(trigger: &TriggerTaken) -> String {
     match trigger.trigger_type {
@@ -114,4 +128,46 @@ fn trigger_component(trigger: &TriggerTaken) -> String {
 
 fn iso_seconds(span: Duration) -> String {
     format!("PT{}S", span.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cursor::Scope;
+    use crate::state::Operation;
+
+    #[test]
+    fn the_texts_of_a_slice_are_canonical_json() {
+        let draft = Draft {
+            snapshot_hash: "v1:\"quoted\"".into(),
+            snapshot_body: "{}".into(),
+            cursor: cursor::Name {
+                provenance_code: "p".into(),
+                endpoint_name: "e".into(),
+                operation: Operation::Harvest,
+                cursor_key: "updated\\at\n".into(),
+                scope: Scope::Expr,
+                namespace_key: "n".into(),
+            },
+            cut: Cut { max_width: Duration::from_secs(60), align: None },
+            safety_lag: Duration::from_secs(90),
+            initial: Ts::from_secs(0),
+            priority: -3,
+            pagination: json!({ "size": 100, "kind": "to\"ken", "deep": { "b": [1, null], "a": 0.5 } }),
+            warnings: Vec::new(),
+        };
+        let window = Window { from: Ts::from_micros(-1), to: Ts::from_secs(1_767_225_600) };
+        let bounds = json!({ "from": window.from.to_micros_text(), "to": window.to.to_micros_text() });
+        let expr = json!({ "proto": draft.snapshot_hash, "window": bounds, "pagination": draft.pagination });
+        let spec = json!({
+            "dimension": "TIME",
+            "bounds": { "time": bounds },
+            "phase": { "twoPhase": false },
+            "pagination": draft.pagination,
+            "window": { "safetyLag": "PT90S", "watermarkKey": draft.cursor.cursor_key },
+            "budget": { "priority": draft.priority },
+        });
+        let expected = Texts { bounds: canonical(&bounds), expr_snapshot: canonical(&expr), spec: canonical(&spec) };
+        assert_eq!(draft.texts(window), expected);
+    }
 }
