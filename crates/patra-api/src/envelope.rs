@@ -35,7 +35,8 @@ impl Failure {
 
     pub(crate) fn answer(self, id: &RequestId) -> Response {
         let error = json!({ "code": self.code, "message": self.message, "hint": self.hint });
-        let body = json!({ "status": "error", "data": Value::Null, "error": error, "meta": { "request_id": id.as_str() } });
+        let body =
+            json!({ "status": "error", "data": Value::Null, "error": error, "meta": { "request_id": id.as_str() } });
         (self.status, Json(body)).into_response()
     }
 }

@@ -13,7 +13,8 @@ pub(crate) async fn draft(queries: &dyn Queries, trigger: &TriggerTaken) -> Resu
         Some(plan) => (stored(queries, &plan.snapshot_hash).await?, Vec::new()),
         None => compiled(queries, trigger).await?,
     };
-    let initial = snapshot.initial().ok_or("the endpoint declares no window.initial, so a harvest has no place to begin")?;
+    let initial =
+        snapshot.initial().ok_or("the endpoint declares no window.initial, so a harvest has no place to begin")?;
     let watermark = snapshot.window.watermark_key.clone().unwrap_or_else(|| "updated_at".to_owned());
     let pagination = serde_json::to_value(&snapshot.pagination).unwrap_or_default();
     Ok(Box::new(Draft {
@@ -52,7 +53,8 @@ async fn compiled(queries: &dyn Queries, trigger: &TriggerTaken) -> Result<(Snap
     let code = &trigger.provenance_code;
     let document = queries.manifest(code).await.map_err(|error| error.to_string())?;
     let document = document.ok_or_else(|| format!("no manifest is applied for `{code}`"))?;
-    let document = serde_json::from_str(&document).map_err(|error| format!("the manifest of `{code}` is damaged: {error}"))?;
+    let document =
+        serde_json::from_str(&document).map_err(|error| format!("the manifest of `{code}` is damaged: {error}"))?;
     let manifest = Manifest::from_document(&document).map_err(|problems| problems.to_string())?;
     let compiled = patra_spec::compile(&manifest, &trigger.endpoint_name, trigger.operation);
     compiled.map(|compiled| (compiled.snapshot, compiled.warnings)).map_err(|problems| problems.to_string())

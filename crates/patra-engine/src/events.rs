@@ -19,10 +19,22 @@ impl Listener for () {}
 #[derive(Debug)]
 pub enum RunEvent<'a> {
     /// A page is in the store.
-    Committed { lease: &'a Lease, stats: &'a BatchStats },
-    Throttled { lease: &'a Lease, wait: std::time::Duration },
-    Failed { lease: &'a Lease, fault: &'a patra_core::Fault },
-    Ended { lease: &'a Lease, ended: &'a Ended },
+    Committed {
+        lease: &'a Lease,
+        stats: &'a BatchStats,
+    },
+    Throttled {
+        lease: &'a Lease,
+        wait: std::time::Duration,
+    },
+    Failed {
+        lease: &'a Lease,
+        fault: &'a patra_core::Fault,
+    },
+    Ended {
+        lease: &'a Lease,
+        ended: &'a Ended,
+    },
 }
 
 impl RunEvent<'_> {
@@ -82,7 +94,14 @@ fn log_end(lease: &Lease, ended: &Ended) {
         Outcome::Closed(TaskStatus::Succeeded, _) => line!(info, "task succeeded"),
         Outcome::Closed(TaskStatus::Queued, Some(error)) => line!(info, "task given back", code = error.code.as_str()),
         Outcome::Closed(status, Some(error)) => {
-            line!(warn, "task ended short", status = status.as_str(), code = error.code.as_str(), level = error.level.as_str(), error = error.message);
+            line!(
+                warn,
+                "task ended short",
+                status = status.as_str(),
+                code = error.code.as_str(),
+                level = error.level.as_str(),
+                error = error.message
+            );
         }
         Outcome::Closed(status, None) => line!(info, "task closed", status = status.as_str()),
         Outcome::Cancelled => line!(info, "task cancelled with its plan"),

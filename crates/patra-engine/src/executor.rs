@@ -142,7 +142,9 @@ impl Service {
                 self.machine.on_ended(self.now(), lease);
             }
             // The run panicked: its lease is left to run out, and the attempt is counted.
-            Err(error) => tracing::error!(error = %error, "a run ended abnormally; its task is taken back when the lease expires"),
+            Err(error) => {
+                tracing::error!(error = %error, "a run ended abnormally; its task is taken back when the lease expires")
+            }
         }
     }
 

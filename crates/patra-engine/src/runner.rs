@@ -74,7 +74,8 @@ impl Runner {
                     self.machine.on(now, got, &mut wants);
                 }
                 Some(Event::Prepared(spec)) => {
-                    let policy = spec.as_ref().map(|spec| Arc::new(spec.policy(self.machine.lease()))).map_err(Clone::clone);
+                    let policy =
+                        spec.as_ref().map(|spec| Arc::new(spec.policy(self.machine.lease()))).map_err(Clone::clone);
                     self.spec = spec.ok();
                     self.machine.on(now, Got::Prepared(policy), &mut wants);
                 }
@@ -115,8 +116,9 @@ impl Runner {
                     if let Some(spec) = &self.spec {
                         let (shared, spec) = (Arc::clone(&self.shared), Arc::clone(spec));
                         let window = spec.widened(self.machine.lease().window);
-                        self.in_flight
-                            .push(Box::pin(async move { Event::Got(Got::Fetched(read(&shared, &spec, &fetch, window).await)) }));
+                        self.in_flight.push(Box::pin(async move {
+                            Event::Got(Got::Fetched(read(&shared, &spec, &fetch, window).await))
+                        }));
                     }
                 }
                 Want::Finished(ended) => {

@@ -93,7 +93,9 @@ impl fmt::Display for Error {
 impl From<TxError> for Error {
     fn from(error: TxError) -> Error {
         let hint = match &error {
-            TxError::Unavailable(_) | TxError::Busy | TxError::Unknown(_) => "try again; nothing is lost by repeating the command",
+            TxError::Unavailable(_) | TxError::Busy | TxError::Unknown(_) => {
+                "try again; nothing is lost by repeating the command"
+            }
             _ => return Error::unexpected(error.to_string()),
         };
         Error::unexpected(error.to_string()).hint(hint)
@@ -102,6 +104,10 @@ impl From<TxError> for Error {
 
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Error {
-        if error.kind() == std::io::ErrorKind::BrokenPipe { Error::broken_pipe() } else { Error::unexpected(error.to_string()) }
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            Error::broken_pipe()
+        } else {
+            Error::unexpected(error.to_string())
+        }
     }
 }

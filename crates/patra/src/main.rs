@@ -59,6 +59,10 @@ fn start_logging(cli: &Cli) -> Result<(), Error> {
         .map_err(|error| Error::usage(format!("RUST_LOG is unreadable: {error}")).hint("for example RUST_LOG=info"))?;
     let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(progress::LogWriter).with_ansi(colour);
-    if cli.global.log_format == cli::LogFormat::Json { lines.json().init() } else { lines.with_target(false).init() }
+    if cli.global.log_format == cli::LogFormat::Json {
+        lines.json().init()
+    } else {
+        lines.with_target(false).init()
+    }
     Ok(())
 }

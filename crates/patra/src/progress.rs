@@ -13,7 +13,8 @@ use patra_engine::{Listener, RunEvent};
 fn display() -> &'static MultiProgress {
     static DISPLAY: OnceLock<MultiProgress> = OnceLock::new();
     DISPLAY.get_or_init(|| {
-        let target = if io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let target =
+            if io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         MultiProgress::with_draw_target(target)
     })
 }

@@ -19,7 +19,8 @@ pub(crate) struct Opened {
 /// For reading and writing; migrates.
 pub(crate) async fn open(global: &Global) -> Result<Opened, Error> {
     if let Some(url) = &global.database_url {
-        let store = PostgresStore::open(patra_store_postgres::Options::new(url)).await.map_err(|error| postgres(&error))?;
+        let store =
+            PostgresStore::open(patra_store_postgres::Options::new(url)).await.map_err(|error| postgres(&error))?;
         return Ok(Opened { store: Arc::new(store), alone: false });
     }
     let options = sqlite_options(global);
@@ -32,7 +33,9 @@ pub(crate) async fn open(global: &Global) -> Result<Opened, Error> {
 pub(crate) async fn open_to_read(global: &Global) -> Result<Arc<dyn Queries>, Error> {
     if global.database_url.is_some() {
         let url = global.database_url.clone().unwrap_or_default();
-        return Ok(Arc::new(PostgresStore::open(patra_store_postgres::Options::new(url)).await.map_err(|error| postgres(&error))?));
+        return Ok(Arc::new(
+            PostgresStore::open(patra_store_postgres::Options::new(url)).await.map_err(|error| postgres(&error))?,
+        ));
     }
     let options = sqlite_options(global);
     let reader = tokio::task::spawn_blocking(move || SqliteStore::open_read_only(&options)).await;
@@ -54,7 +57,9 @@ fn sqlite(error: &OpenError) -> Error {
         }
         OpenError::Missing { .. } => "`patra apply -f FILE` makes it; or name the right folder with --data",
         OpenError::NotADatabase { .. } | OpenError::Foreign { .. } => "choose another folder with --data",
-        OpenError::SchemaNewer { .. } | OpenError::MigrationChanged { .. } => "use the version of patra that wrote it, or a newer one",
+        OpenError::SchemaNewer { .. } | OpenError::MigrationChanged { .. } => {
+            "use the version of patra that wrote it, or a newer one"
+        }
         OpenError::SchemaOlder { .. } => "run `patra migrate`",
         OpenError::OldSqlite { .. } | OpenError::Thread { .. } | OpenError::Sqlite { .. } => {
             return Error::unexpected(error.to_string());

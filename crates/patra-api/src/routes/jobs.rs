@@ -8,8 +8,8 @@ use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::json;
 
-use patra_core::port::query::View;
 use patra_core::port::Commands;
+use patra_core::port::query::View;
 use patra_core::state::{Operation, TriggerType};
 use patra_core::tx::Fire;
 use patra_core::{Code, Ts};
@@ -58,7 +58,8 @@ pub(super) async fn create(
 }
 
 async fn fire(api: &Api, body: Result<Json<NewJob>, JsonRejection>) -> Result<(String, bool), Failure> {
-    let Json(job) = body.map_err(|error| Failure { status: error.status(), ..Failure::bad_request(error.body_text()) })?;
+    let Json(job) =
+        body.map_err(|error| Failure { status: error.status(), ..Failure::bad_request(error.body_text()) })?;
     if job.operation != Operation::Harvest {
         return Err(Failure::bad_request("operation must be HARVEST"));
     }
@@ -68,9 +69,13 @@ async fn fire(api: &Api, body: Result<Json<NewJob>, JsonRejection>) -> Result<(S
         return Err(Failure::bad_request("from must lie before to"));
     }
     let (provenance_code, endpoint_name) = (job.provenance.trim().to_lowercase(), job.endpoint.trim().to_lowercase());
-    let not_found = |message: String, hint: &str| Failure::new(StatusCode::NOT_FOUND, Code::NotFound, message).hint(hint);
+    let not_found =
+        |message: String, hint: &str| Failure::new(StatusCode::NOT_FOUND, Code::NotFound, message).hint(hint);
     let Some(document) = api.store.manifest(&provenance_code).await? else {
-        return Err(not_found(format!("no manifest is applied for `{provenance_code}`"), "`patra apply -f FILE` adds one"));
+        return Err(not_found(
+            format!("no manifest is applied for `{provenance_code}`"),
+            "`patra apply -f FILE` adds one",
+        ));
     };
     let document: serde_json::Value = serde_json::from_str(&document).unwrap_or_default();
     if document["endpoints"].get(&endpoint_name).is_none() {
@@ -80,9 +85,12 @@ async fn fire(api: &Api, body: Result<Json<NewJob>, JsonRejection>) -> Result<(S
     let public_id = match job.public_id {
         Some(id) if id.len() <= 128 && !id.is_empty() => id,
         Some(_) => return Err(Failure::bad_request("public_id must have 1 to 128 characters")),
-        None => format!("job-{}", random_hex::<8>().map_err(|error| {
-            Failure::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalError, error.to_string())
-        })?),
+        None => format!(
+            "job-{}",
+            random_hex::<8>().map_err(|error| {
+                Failure::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalError, error.to_string())
+            })?
+        ),
     };
     let commands: &dyn Commands = &*api.store;
     let fired = commands
@@ -100,7 +108,11 @@ async fn fire(api: &Api, body: Result<Json<NewJob>, JsonRejection>) -> Result<(S
     Ok((public_id, fired.existed))
 }
 
-pub(super) async fn show(State(api): State<Api>, Extension(id): Extension<RequestId>, Path(job): Path<String>) -> Response {
+pub(super) async fn show(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Path(job): Path<String>,
+) -> Response {
     match api.store.progress(&job).await {
         Ok(Some(progress)) => success(&id, &json!(progress), json!({ "finished": progress.is_finished() })),
         Ok(None) => Failure::new(StatusCode::NOT_FOUND, Code::NotFound, "there is no such job").answer(&id),

@@ -62,9 +62,18 @@ async fn every_route_refuses_who_may_not_and_answers_who_may() {
     let prefix = key::prefix(&revoked).unwrap().to_owned();
     let commands: &dyn Commands = &*door.api.store;
     commands.run(RevokeKey { prefix }).await.unwrap();
-    let keys = [(Scope::Read, door.key(Scope::Read).await), (Scope::Write, door.key(Scope::Write).await), (Scope::Admin, door.key(Scope::Admin).await)];
+    let keys = [
+        (Scope::Read, door.key(Scope::Read).await),
+        (Scope::Write, door.key(Scope::Write).await),
+        (Scope::Admin, door.key(Scope::Admin).await),
+    ];
     for (method, path, needed, status) in ROUTES {
-        for wrong in [None, Some("nonsense"), Some("patra_00000000_000000000000000000000000000000000000000000000000"), Some(revoked.as_str())] {
+        for wrong in [
+            None,
+            Some("nonsense"),
+            Some("patra_00000000_000000000000000000000000000000000000000000000000"),
+            Some(revoked.as_str()),
+        ] {
             let (got, body) = door.ask(method, path, wrong).await;
             assert_eq!(got, StatusCode::UNAUTHORIZED, "{method} {path} with {wrong:?}");
             assert!(body.contains(r#""code":"UNAUTHORIZED""#));

@@ -10,9 +10,9 @@ use serde_json::value::RawValue;
 use patra_core::port::query::{Filter, View};
 use patra_core::tx::Scope;
 
-use crate::{Api, auth};
 use crate::envelope::{Failure, success};
 use crate::request_id::RequestId;
+use crate::{Api, auth};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -56,8 +56,12 @@ pub(super) async fn list(
 ) -> Response {
     let view = word.parse::<View>().map_err(|_| {
         let known: Vec<_> = View::ALL.iter().map(|view| view.as_str()).collect();
-        Failure::new(axum::http::StatusCode::NOT_FOUND, patra_core::Code::NotFound, format!("there is no list of `{word}`"))
-            .hint(format!("one of: {}", known.join(", ")))
+        Failure::new(
+            axum::http::StatusCode::NOT_FOUND,
+            patra_core::Code::NotFound,
+            format!("there is no list of `{word}`"),
+        )
+        .hint(format!("one of: {}", known.join(", ")))
     });
     // Who else has a key is the administrators' business.
     let allowed = view.and_then(|view| match view {
@@ -86,7 +90,8 @@ async fn read(api: &Api, view: View, params: Asked) -> Result<(Vec<String>, Opti
     view.conditions(&filter).map_err(|error| Failure::bad_request(error.to_string()))?;
     let limit = filter.effective_limit() as usize;
     let rows = api.store.list(view, filter).await?;
-    let next = rows.last().filter(|_| rows.len() == limit).and_then(|row| view.cell(row, "id")).and_then(|id| id.as_int());
+    let next =
+        rows.last().filter(|_| rows.len() == limit).and_then(|row| view.cell(row, "id")).and_then(|id| id.as_int());
     Ok((rows.iter().map(|row| view.to_json_text(row)).collect(), next))
 }
 

@@ -54,7 +54,8 @@ impl World {
     }
 
     pub(crate) async fn start(&self, owner: &str) -> Engine {
-        let ports = Ports { store: Arc::clone(&self.port), transport: self.transport.clone(), clock: self.clock.clone() };
+        let ports =
+            Ports { store: Arc::clone(&self.port), transport: self.transport.clone(), clock: self.clock.clone() };
         let options = Options { lease: Duration::from_secs(10), concurrency: 2, ..Options::new(owner) };
         Engine::start(ports, options, Arc::new(())).await.unwrap()
     }

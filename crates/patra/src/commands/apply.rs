@@ -35,7 +35,8 @@ pub(crate) async fn apply(global: &Global, args: &Apply) -> Result<Exit, Error> 
 pub(crate) fn validate(global: &Global, args: &Validate) -> Result<Exit, Error> {
     for (file, manifest) in read_all(&args.files)? {
         let endpoints: Vec<_> = manifest.endpoints.keys().collect();
-        let value = json!({ "file": file.display().to_string(), "provenance": manifest.provenance, "endpoints": endpoints });
+        let value =
+            json!({ "file": file.display().to_string(), "provenance": manifest.provenance, "endpoints": endpoints });
         output::result(global.output, &format!("{}: ok", file.display()), &value)?;
     }
     Ok(Exit::Ok)
@@ -129,7 +130,8 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Error {
-    Error::configuration(format!("{} cannot be read: {error}", path.display())).hint("check the path and its permissions")
+    Error::configuration(format!("{} cannot be read: {error}", path.display()))
+        .hint("check the path and its permissions")
 }
 
 fn plural(count: usize, word: &str) -> String {

@@ -29,18 +29,24 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 pub(crate) async fn run(global: &Global, args: &Demo) -> Result<Exit, Error> {
     if global.database_url.is_some() {
-        return Err(Error::usage("the demo uses its own embedded database").hint("leave out --database-url (PATRA_DATABASE_URL)"));
+        return Err(Error::usage("the demo uses its own embedded database")
+            .hint("leave out --database-url (PATRA_DATABASE_URL)"));
     }
     let folder = global.data.join("demo");
     prepare(&folder)?;
     let records = usize::try_from(args.records).unwrap_or(usize::MAX);
     let start = (SystemClock.now() - DAY * 8).floor_to(DAY);
     let server = far_side(records, start)?;
-    say(&format!("1. A far side with {records} records of the last days answers at {}, and says 429 now and then.", server.base_url()));
+    say(&format!(
+        "1. A far side with {records} records of the last days answers at {}, and says 429 now and then.",
+        server.base_url()
+    ));
 
     let demo = Harvest { folder: folder.clone(), program: std::env::current_exe()? };
     let manifest = folder.join("demo.yaml");
-    let text = MANIFEST.replace(MANIFEST_ADDRESS, server.base_url()).replace(MANIFEST_INITIAL, &format!("initial: {}", day(start)));
+    let text = MANIFEST
+        .replace(MANIFEST_ADDRESS, server.base_url())
+        .replace(MANIFEST_INITIAL, &format!("initial: {}", day(start)));
     std::fs::write(&manifest, text)?;
     demo.patra(&["apply", "-f", &manifest.display().to_string()]).await?;
     say("2. Its manifest is applied.");
@@ -59,7 +65,8 @@ pub(crate) async fn run(global: &Global, args: &Demo) -> Result<Exit, Error> {
     say("5. The same command again: it goes on where it stopped.");
     let status = demo.start()?.wait().await?;
     if !status.success() {
-        return Err(Error::failed("the second harvest did not succeed").hint(format!("patra --data {} get tasks", folder.display())));
+        return Err(Error::failed("the second harvest did not succeed")
+            .hint(format!("patra --data {} get tasks", folder.display())));
     }
     check::compare(&folder, &server, before).await?;
     next_steps(&demo);
@@ -74,11 +81,13 @@ pub(crate) async fn run(global: &Global, args: &Demo) -> Result<Exit, Error> {
 fn prepare(folder: &Path) -> Result<(), Error> {
     let marker = folder.join(MARKER);
     if folder.exists() && !marker.exists() {
-        return Err(Error::configuration(format!("{} exists and is not the demo's", folder.display())).hint("choose another folder with --data"));
+        return Err(Error::configuration(format!("{} exists and is not the demo's", folder.display()))
+            .hint("choose another folder with --data"));
     }
     let made = if folder.exists() { std::fs::remove_dir_all(folder) } else { Ok(()) };
     made.and_then(|()| std::fs::create_dir_all(folder)).and_then(|()| std::fs::write(&marker, "")).map_err(|error| {
-        Error::configuration(format!("{} cannot be prepared: {error}", folder.display())).hint("choose another folder with --data")
+        Error::configuration(format!("{} cannot be prepared: {error}", folder.display()))
+            .hint("choose another folder with --data")
     })
 }
 
@@ -98,7 +107,8 @@ fn far_side(records: usize, start: Ts) -> Result<Server, Error> {
         ..Script::default()
     };
     let listen = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
-    Server::start(listen, dataset, script).map_err(|error| Error::unexpected(format!("the far side cannot be started: {error}")))
+    Server::start(listen, dataset, script)
+        .map_err(|error| Error::unexpected(format!("the far side cannot be started: {error}")))
 }
 
 /// This program, as other processes.

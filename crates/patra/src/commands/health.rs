@@ -29,7 +29,8 @@ async fn ask_database(global: &Global) -> Result<Exit, Error> {
 async fn ask_server(global: &Global, url: &str) -> Result<Exit, Error> {
     // The operator names the address: a server on this host is the usual case.
     let everywhere = ["0.0.0.0/0", "::/0"].into_iter().filter_map(|net| net.parse().ok()).collect();
-    let client = patra_http::Client::new(patra_http::Guard::new(everywhere)).map_err(|error| Error::unexpected(error.to_string()))?;
+    let client = patra_http::Client::new(patra_http::Guard::new(everywhere))
+        .map_err(|error| Error::unexpected(error.to_string()))?;
     let request = Request {
         method: Method::Get,
         url: format!("{}/health", url.trim_end_matches('/')),

@@ -28,7 +28,11 @@ pub(crate) async fn run(global: &Global, args: &Run) -> Result<Exit, Error> {
     let signals = Signals::listen()?;
     let opened = store::open(global).await?;
     let store = opened.store;
-    let job = Job { store: Arc::clone(&store), public_id: format!("run-{}", host::random_hex(8)?), fire: trigger(&*store, args).await? };
+    let job = Job {
+        store: Arc::clone(&store),
+        public_id: format!("run-{}", host::random_hex(8)?),
+        fire: trigger(&*store, args).await?,
+    };
     let counts = Arc::new(Counts::default());
     if args.no_wait {
         job.fire().await?;
@@ -43,7 +47,8 @@ pub(crate) async fn run(global: &Global, args: &Run) -> Result<Exit, Error> {
     engine.stop(signals.hurry.clone()).await;
     match finished? {
         Some(progress) => job.report(global, &counts, &progress).await,
-        None => Err(Error::failed("stopped before the work was done").hint("run the same command again: it goes on where it stopped")),
+        None => Err(Error::failed("stopped before the work was done")
+            .hint("run the same command again: it goes on where it stopped")),
     }
 }
 
@@ -54,13 +59,14 @@ async fn trigger(store: &dyn Store, args: &Run) -> Result<Fire, Error> {
         Error::not_found(format!("no manifest is applied for `{code}`"))
             .hint("`patra apply -f FILE` adds one; `patra get provenances` lists them")
     })?;
-    let manifest = serde_json::from_str(&document)
-        .ok()
-        .and_then(|document| Manifest::from_document(&document).ok())
-        .ok_or_else(|| Error::unexpected(format!("the stored manifest of `{code}` is damaged")).hint("apply it again"))?;
+    let manifest =
+        serde_json::from_str(&document).ok().and_then(|document| Manifest::from_document(&document).ok()).ok_or_else(
+            || Error::unexpected(format!("the stored manifest of `{code}` is damaged")).hint("apply it again"),
+        )?;
     if !manifest.endpoints.contains_key(&name) {
         let known: Vec<_> = manifest.endpoints.keys().map(String::as_str).collect();
-        return Err(Error::not_found(format!("`{code}` has no endpoint `{name}`")).hint(format!("it has: {}", known.join(", "))));
+        return Err(Error::not_found(format!("`{code}` has no endpoint `{name}`"))
+            .hint(format!("it has: {}", known.join(", "))));
     }
     Ok(Fire {
         public_id: String::new(),
@@ -139,7 +145,8 @@ impl Job {
         let remark = progress.remarks.as_deref().and_then(remark_text);
         if progress.trigger_status == TriggerStatus::Failed {
             let reason = remark.unwrap_or_else(|| "the reason is not recorded".into());
-            return Err(Error::configuration(format!("the work could not be planned: {reason}")).hint("mend the manifest and apply it again"));
+            return Err(Error::configuration(format!("the work could not be planned: {reason}"))
+                .hint("mend the manifest and apply it again"));
         }
         let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
         let cursor = self.cursor().await?;
@@ -159,7 +166,10 @@ impl Job {
         });
         let mut text = format!(
             "{} new, {} changed, {} unchanged records in {} pages",
-            get(&counts.inserted), get(&counts.updated), get(&counts.skipped), get(&counts.pages)
+            get(&counts.inserted),
+            get(&counts.updated),
+            get(&counts.skipped),
+            get(&counts.pages)
         );
         if let Some(cursor) = &cursor {
             text.push_str(&format!("; everything before {cursor} is collected"));
@@ -175,7 +185,8 @@ impl Job {
         if bad > 0 {
             let first = self.first_error().await?;
             let message = format!("{bad} of {} slices failed{first}", progress.tasks());
-            return Err(Error::failed(message).hint("`patra get tasks --status FAILED -o json` shows why; the next run reads them again"));
+            return Err(Error::failed(message)
+                .hint("`patra get tasks --status FAILED -o json` shows why; the next run reads them again"));
         }
         Ok(Exit::Ok)
     }
@@ -186,7 +197,10 @@ impl Job {
             let rows = self.tasks(status, 1).await?;
             if let Some(Cell::Json(error)) = rows.first().and_then(|row| View::Tasks.cell(row, "error")) {
                 let error: serde_json::Value = serde_json::from_str(&error).unwrap_or_default();
-                return Ok(format!("; the last one because {}", error["message"].as_str().unwrap_or("of an unknown reason")));
+                return Ok(format!(
+                    "; the last one because {}",
+                    error["message"].as_str().unwrap_or("of an unknown reason")
+                ));
             }
         }
         Ok(String::new())

@@ -31,8 +31,9 @@ pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
         })
         .collect();
     let store = opened.store;
-    let engine =
-        Arc::new(host::engine(global, args.engine, engine_roles, Arc::clone(&store), opened.alone, Arc::new(())).await?);
+    let engine = Arc::new(
+        host::engine(global, args.engine, engine_roles, Arc::clone(&store), opened.alone, Arc::new(())).await?,
+    );
     let api = match roles.contains(&Role::Api) {
         true => Some(start_api(args, store, &engine, &signals).await?),
         false => None,
@@ -57,7 +58,8 @@ async fn start_api(
     signals: &Signals,
 ) -> Result<tokio::task::JoinHandle<()>, Error> {
     let listener = tokio::net::TcpListener::bind(args.listen).await.map_err(|error| {
-        Error::configuration(format!("{} cannot be listened on: {error}", args.listen)).hint("choose another address with --listen")
+        Error::configuration(format!("{} cannot be listened on: {error}", args.listen))
+            .hint("choose another address with --listen")
     })?;
     let address = listener.local_addr()?;
     first_key(&*store).await?;

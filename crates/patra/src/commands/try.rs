@@ -75,10 +75,14 @@ fn show(format: Output, look: &Look, records: usize) -> Result<(), Error> {
     match &look.result {
         Ok(page) => {
             let evidence = &page.evidence;
-            lines.push(format!("  answer    {}, {} bytes in {} ms", evidence.status, evidence.bytes, evidence.latency_ms));
+            lines.push(format!(
+                "  answer    {}, {} bytes in {} ms",
+                evidence.status, evidence.bytes, evidence.latency_ms
+            ));
             let total = page.facts.total.map(|total| format!(", total {total}")).unwrap_or_default();
             lines.push(format!("  items     {}{total}", page.facts.items));
-            lines.extend(page.records.iter().take(records).map(|record| format!("  record    {}", record_text(record))));
+            lines
+                .extend(page.records.iter().take(records).map(|record| format!("  record    {}", record_text(record))));
             for rejected in page.rejected.iter().take(records) {
                 lines.push(format!("  rejected  item {}: {}", rejected.index, rejected.reason));
             }
@@ -86,12 +90,18 @@ fn show(format: Output, look: &Look, records: usize) -> Result<(), Error> {
         Err(refusal) => {
             let evidence = &refusal.evidence;
             if evidence.status > 0 {
-                lines.push(format!("  answer    {}, {} bytes in {} ms", evidence.status, evidence.bytes, evidence.latency_ms));
+                lines.push(format!(
+                    "  answer    {}, {} bytes in {} ms",
+                    evidence.status, evidence.bytes, evidence.latency_ms
+                ));
             }
             lines.push(format!("  refused   {} ({})", refusal.fault, refusal.fault.level.as_str()));
         }
     }
-    lines.push(format!("  next      {}", value["next"].as_str().map_or_else(|| value["next"].to_string(), str::to_owned)));
+    lines.push(format!(
+        "  next      {}",
+        value["next"].as_str().map_or_else(|| value["next"].to_string(), str::to_owned)
+    ));
     output::line(&lines.join("\n"))
 }
 
@@ -109,9 +119,13 @@ fn value(look: &Look, records: usize) -> Value {
     let (page, refusal) = match &look.result {
         Ok(page) => {
             let shown: Vec<_> = page.records.iter().take(records).map(record_value).collect();
-            let rejected: Vec<_> = page.rejected.iter().take(records).map(|r| json!({ "index": r.index, "reason": r.reason })).collect();
+            let rejected: Vec<_> =
+                page.rejected.iter().take(records).map(|r| json!({ "index": r.index, "reason": r.reason })).collect();
             let facts = &page.facts;
-            (json!({ "items": facts.items, "total": facts.total, "has_more": facts.has_more, "records": shown, "rejected": rejected }), Value::Null)
+            (
+                json!({ "items": facts.items, "total": facts.total, "has_more": facts.has_more, "records": shown, "rejected": rejected }),
+                Value::Null,
+            )
         }
         Err(refusal) => (Value::Null, json!(refusal.fault)),
     };

@@ -74,7 +74,11 @@ async fn a_harvest_goes_from_manifest_to_items_and_the_next_one_takes_only_what_
         let second = place.run(&["run", "far", "records", "--to", "2024-01-02", "-o", "json"]);
         let report: serde_json::Value = serde_json::from_str(&stdout(&second)).unwrap();
         assert_eq!(report["inserted"], server.dataset().len() - expected);
-        assert_eq!((&report["updated"], &report["skipped"]), (&0.into(), &0.into()), "nothing was read twice: {report}");
+        assert_eq!(
+            (&report["updated"], &report["skipped"]),
+            (&0.into(), &0.into()),
+            "nothing was read twice: {report}"
+        );
 
         let third = place.run(&["run", "far", "records", "--to", "2024-01-02", "-o", "json"]);
         let report: serde_json::Value = serde_json::from_str(&stdout(&third)).unwrap();
@@ -145,7 +149,8 @@ async fn a_far_side_with_smaller_pages_than_asked_for_is_read_to_its_end() {
 // covers: ING-4.10-37, ING-4.10-17
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_that_the_far_side_asks_for_is_kept() {
-    let script = Script { e429: When::at([2]), retry_after: patra_upstream::RetryAfter::Seconds(1), ..Script::default() };
+    let script =
+        Script { e429: When::at([2]), retry_after: patra_upstream::RetryAfter::Seconds(1), ..Script::default() };
     let server = far_side(600, script);
     let place = Place::sqlite();
     place.apply(&manifest(server.base_url()));
@@ -158,15 +163,28 @@ async fn a_pause_that_the_far_side_asks_for_is_kept() {
 #[test]
 fn a_wrong_manifest_is_told_with_place_expectation_and_hint() {
     let place = Place::sqlite();
-    let wrong = manifest("http://127.0.0.1:1").replace("page_size: 50", "pagesize: 50").replace("type: token", "type: tokens")
-        .replace("id_path: \"$.id\"", "id_path: \"id\"").replace("${ page.token }", "${ page.tokn }").replace("max_window: PT6H", "max_window: 6 hours");
+    let wrong = manifest("http://127.0.0.1:1")
+        .replace("page_size: 50", "pagesize: 50")
+        .replace("type: token", "type: tokens")
+        .replace("id_path: \"$.id\"", "id_path: \"id\"")
+        .replace("${ page.token }", "${ page.tokn }")
+        .replace("max_window: PT6H", "max_window: 6 hours");
     let file = place.file("wrong.yaml", &wrong);
     for command in [&["validate", file.as_str()][..], &["apply", "-f", file.as_str()][..]] {
         let output = place.run(command);
         check_error(
             &output,
             78,
-            &["wrong.yaml:9:", "tokens", "did you mean", "pagesize", "page.tokn", "6 hours", "error[CONFIG_ERROR]: ", "hint: "],
+            &[
+                "wrong.yaml:9:",
+                "tokens",
+                "did you mean",
+                "pagesize",
+                "page.tokn",
+                "6 hours",
+                "error[CONFIG_ERROR]: ",
+                "hint: ",
+            ],
         );
     }
     check_error(&place.run(&["get", "provenances"]), 78, &["there is no database at", "hint: `patra apply"]);
@@ -184,7 +202,14 @@ async fn try_shows_request_records_and_what_follows_and_stores_nothing() {
     let text = stdout(&output);
     assert!(output.status.success(), "{}", stderr(&output));
     let first = server.dataset().get(0).unwrap().0;
-    for part in ["GET http://127.0.0.1:", "/cursor?", "items     50", &format!("record    {first}"), r#"next      {"token":"#, "next      the end"] {
+    for part in [
+        "GET http://127.0.0.1:",
+        "/cursor?",
+        "items     50",
+        &format!("record    {first}"),
+        r#"next      {"token":"#,
+        "next      the end",
+    ] {
         assert!(text.contains(part), "`{part}` is not in:\n{text}");
     }
     assert!(!place.folder.path().join("data").exists(), "nothing is stored");
@@ -192,7 +217,11 @@ async fn try_shows_request_records_and_what_follows_and_stores_nothing() {
     server.script().update(|script| script.e500 = When::every(1));
     let output = place.patra().args(["try", &file]).args(window).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(stdout(&output).contains("refused   PLATFORM_ERROR: the far side answered 500 (L1)"), "{}", stdout(&output));
+    assert!(
+        stdout(&output).contains("refused   PLATFORM_ERROR: the far side answered 500 (L1)"),
+        "{}",
+        stdout(&output)
+    );
 }
 
 #[test]
@@ -201,7 +230,11 @@ fn wrong_usage_ends_with_64_and_says_what_is_possible() {
     check_error(&place.run(&["harvest"]), 64, &["unrecognized subcommand"]);
     check_error(&place.run(&["get", "wishes"]), 64, &["one of: provenances, endpoints"]);
     check_error(&place.run(&["run", "a", "b", "--from", "tomorrow"]), 64, &["RFC 3339"]);
-    check_error(&place.run(&["run", "a", "b", "--from", "2024-01-02", "--to", "2024-01-01"]), 64, &["--from must lie before --to"]);
+    check_error(
+        &place.run(&["run", "a", "b", "--from", "2024-01-02", "--to", "2024-01-01"]),
+        64,
+        &["--from must lie before --to"],
+    );
     check_error(&place.run(&["get", "items", "--limit", "0"]), 64, &["ndjson"]);
     check_error(&place.run(&["get", "cursors", "--plan", "1"]), 64, &["cursors have no plan_id"]);
 }
@@ -210,7 +243,11 @@ fn wrong_usage_ends_with_64_and_says_what_is_possible() {
 fn unknown_sources_are_told_before_any_work() {
     let place = Place::sqlite();
     place.apply(&manifest("http://127.0.0.1:1"));
-    check_error(&place.run(&["run", "fra", "records"]), 78, &["no manifest is applied for `fra`", "patra get provenances"]);
+    check_error(
+        &place.run(&["run", "fra", "records"]),
+        78,
+        &["no manifest is applied for `fra`", "patra get provenances"],
+    );
     check_error(&place.run(&["run", "far", "record"]), 78, &["`far` has no endpoint `record`", "it has: records"]);
     assert!(place.list(&["jobs"]).is_empty());
 }
@@ -241,8 +278,12 @@ fn an_unusable_database_is_one_clear_error() {
 fn a_private_address_is_refused_unless_it_is_allowed() {
     let place = Place::sqlite();
     place.apply(&manifest("http://127.0.0.1:9"));
-    let output =
-        place.patra().env_remove("PATRA_ALLOW_NET").args(["run", "far", "records", "--to", "2024-01-01T01:00:00Z"]).output().unwrap();
+    let output = place
+        .patra()
+        .env_remove("PATRA_ALLOW_NET")
+        .args(["run", "far", "records", "--to", "2024-01-01T01:00:00Z"])
+        .output()
+        .unwrap();
     check_error(&output, 1, &["1 of 1 slices failed"]);
     assert_eq!(place.list(&["tasks"])[0]["error"]["code"], "FORBIDDEN");
 }
@@ -288,7 +329,10 @@ async fn the_server_shows_its_first_key_once_does_jobs_and_stops_on_sigterm() {
         assert_eq!(http(&format!("{base}/health"), None, None).1["status"], "healthy");
         assert_eq!(place.run(&["health", "--url", &base]).status.code(), Some(0));
         let (status, refused) = http(&format!("{base}/api/v1/items"), None, None);
-        assert_eq!((status, &refused["error"]["code"], &refused["meta"]["request_id"]), (401, &"UNAUTHORIZED".into(), &"mine".into()));
+        assert_eq!(
+            (status, &refused["error"]["code"], &refused["meta"]["request_id"]),
+            (401, &"UNAUTHORIZED".into(), &"mine".into())
+        );
 
         let key = Some(serving.key.as_str());
         let job = r#"{"provenance":"far","endpoint":"records","to":"2024-01-01T05:00:00Z","public_id":"mine-1"}"#;
@@ -309,7 +353,9 @@ async fn the_server_shows_its_first_key_once_does_jobs_and_stops_on_sigterm() {
         assert!(!place.list(&["items"]).is_empty(), "reading works beside the server");
 
         let pid = serving.child.id();
-        assert!(std::process::Command::new("sh").args(["-c", &format!("kill -TERM {pid}")]).status().unwrap().success());
+        assert!(
+            std::process::Command::new("sh").args(["-c", &format!("kill -TERM {pid}")]).status().unwrap().success()
+        );
         assert_eq!(serving.child.wait().unwrap().code(), Some(0));
         assert_eq!(serve(place).key, "", "the first key is shown once");
     });
@@ -329,7 +375,9 @@ fn keys_are_shown_once_scoped_and_revocable() {
         assert_eq!(http(&format!("{base}/api/v1/tasks?limit=5"), Some(&reader), None).0, 200);
         let job = r#"{"provenance":"far","endpoint":"records"}"#;
         assert_eq!(http(&format!("{base}/api/v1/jobs"), Some(&reader), Some(job)).0, 403);
-        for (path, status) in [("tasks?limit=501", 400), ("tasks?colour=red", 400), ("wishes", 404), ("cursors?plan=1", 400)] {
+        for (path, status) in
+            [("tasks?limit=501", 400), ("tasks?colour=red", 400), ("wishes", 404), ("cursors?plan=1", 400)]
+        {
             assert_eq!(http(&format!("{base}/api/v1/{path}"), Some(&reader), None).0, status, "{path}");
         }
     }
@@ -347,7 +395,8 @@ fn a_closed_pipe_is_no_error_and_completions_are_printed() {
     let place = Place::sqlite();
     let script = place.run(&["completions", "bash"]);
     assert!(script.status.success() && stdout(&script).contains("patra"));
-    let mut child = place.patra().args(["completions", "bash"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        place.patra().args(["completions", "bash"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));

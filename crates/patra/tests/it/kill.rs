@@ -65,7 +65,8 @@ async fn case(place: &Place, rng: &mut Rng) -> usize {
     kills
 }
 
-const RUN: [&str; 9] = ["run", "far", "records", "--to", "2024-01-03T12:00:00Z", "--concurrency", "2", "--lease-secs", "1"];
+const RUN: [&str; 9] =
+    ["run", "far", "records", "--to", "2024-01-03T12:00:00Z", "--concurrency", "2", "--lease-secs", "1"];
 
 fn far_side(rng: &mut Rng) -> Server {
     let dataset = Dataset::builder().seed(rng.next_u64()).count(2_500).build();

@@ -109,7 +109,8 @@ fn psql(url: &str, statement: &str) {
 pub(crate) fn http(url: &str, key: Option<&str>, body: Option<&str>) -> (u16, Value) {
     let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let method = if body.is_some() { "POST" } else { "GET" };
-    let mut request = format!("{method} /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nX-Request-ID: mine\r\n");
+    let mut request =
+        format!("{method} /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nX-Request-ID: mine\r\n");
     if let Some(key) = key {
         request.push_str(&format!("Authorization: Bearer {key}\r\n"));
     }

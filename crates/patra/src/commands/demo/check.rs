@@ -27,13 +27,19 @@ pub(super) async fn compare(folder: &Path, server: &Server, before: usize) -> Re
     }
     let payloads: BTreeMap<&str, &str> = items.iter().map(|(key, payload)| (key.as_str(), payload.as_str())).collect();
     let missing = server.dataset().records().filter(|(id, _, _)| !by_key.contains_key(id)).count();
-    let different = server.dataset().records().filter(|(id, _, json)| payloads.get(id).is_some_and(|have| have != json)).count();
+    let different =
+        server.dataset().records().filter(|(id, _, json)| payloads.get(id).is_some_and(|have| have != json)).count();
     let double = by_key.values().filter(|count| **count > 1).count();
     say(&format!(
         "6. Done: {} records in the database, {} of them from before the kill.\n   \
          Against the far side's own list: {missing} missing, {double} double, {different} different.\n   \
          The far side saw {} requests, refused {} with 429 and {} with 500; {} came before their time.",
-        items.len(), before, stats.data_requests, stats.r429, stats.r500, stats.too_early
+        items.len(),
+        before,
+        stats.data_requests,
+        stats.r429,
+        stats.r500,
+        stats.too_early
     ));
     if missing + double + different > 0 {
         return Err(Error::unexpected("the collected records are not those of the far side"));
@@ -48,7 +54,8 @@ async fn items(folder: &Path) -> Result<Vec<(String, String)>, Error> {
     let (id, key, payload) = (at("id"), at("dedup_key"), at("payload"));
     let (mut found, mut before_id) = (Vec::new(), None);
     loop {
-        let rows = reader.list(View::Items, Filter { before_id, limit: Filter::MAX_LIMIT, ..Filter::default() }).await?;
+        let rows =
+            reader.list(View::Items, Filter { before_id, limit: Filter::MAX_LIMIT, ..Filter::default() }).await?;
         let Some(last) = rows.last() else { return Ok(found) };
         before_id = last[id].as_int();
         for mut row in rows {
