@@ -16,6 +16,12 @@ pub struct Refused {
     pub retry_after: Option<Duration>,
 }
 
+impl From<Fault> for Refused {
+    fn from(fault: Fault) -> Refused {
+        Refused { fault, throttled: false, retry_after: None }
+    }
+}
+
 /// `None` for a success.
 pub fn refusal(response: &Response, now: Ts) -> Option<Refused> {
     let retry_after = response.header("retry-after").and_then(|value| retry_after(value, now));
@@ -78,7 +84,8 @@ mod tests {
     #[test]
     fn retry_after_is_seconds_or_a_date_and_never_zero() {
         let now: Ts = "2026-01-01T00:00:00Z".parse().unwrap();
-        let check = |value, secs: Option<u64>| assert_eq!(retry_after(value, now), secs.map(Duration::from_secs), "{value}");
+        let check =
+            |value, secs: Option<u64>| assert_eq!(retry_after(value, now), secs.map(Duration::from_secs), "{value}");
         check("7", Some(7));
         check(" 7 ", Some(7));
         check("0", None);

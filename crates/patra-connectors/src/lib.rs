@@ -3,7 +3,8 @@
 //! bytes.
 
 pub mod classify;
-mod json;
+mod decode;
+mod headers;
 mod pager;
 mod request;
 

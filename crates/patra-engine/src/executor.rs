@@ -143,7 +143,7 @@ impl Service {
             }
             // The run panicked: its lease is left to run out, and the attempt is counted.
             Err(error) => {
-                tracing::error!(error = %error, "a run ended abnormally; its task is taken back when the lease expires")
+                tracing::error!(error = %error, "a run ended abnormally; its task is taken back when the lease expires");
             }
         }
     }

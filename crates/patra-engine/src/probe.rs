@@ -39,7 +39,7 @@ pub async fn probe(
     let mut position = rule.first();
     for number in 1..=pages {
         wait_for_permit(&mut gate, clock).await;
-        let (request, result) = match pager.request(&position, asked, rule.page_size) {
+        let (request, result) = match pager.request(&position, asked, rule.page_size, clock.now()) {
             Ok(exchange) => {
                 let (request, sent) = (exchange.request.clone(), clock.now());
                 let answer = transport.send(request.clone()).await;

@@ -157,10 +157,10 @@ async fn read(
     /// Bodies up to this size are decoded in place: handing them over would cost more.
     const SMALL: usize = 64 << 10;
 
-    let mut exchange = spec.pager.request(&fetch.position, window, fetch.page_size)?;
+    let clock = &shared.ports.clock;
+    let mut exchange = spec.pager.request(&fetch.position, window, fetch.page_size, clock.now())?;
     let correlation = format!("ing-{}-{}", fetch.run, fetch.batch_no);
     exchange.request.headers.push(("X-Ingest-Correlation-Id".into(), correlation));
-    let clock = &shared.ports.clock;
     let sent = clock.now();
     let answer = shared.ports.transport.send(exchange.request.clone()).await;
     let now = clock.now();

@@ -2,7 +2,9 @@
 //! the registry is checked by the same rules as one from a file; only the places are then unknown.
 
 mod paging;
+mod record;
 mod request;
+mod response;
 mod window;
 
 use crate::expr::Template;
@@ -54,6 +56,7 @@ impl<'m> Check<'m> {
         self.http(&format!("{path}.http"), &endpoint.http);
         self.request(&path, endpoint);
         self.response(&path, endpoint);
+        self.record(&path, endpoint);
         let templates = self.templates(&path, endpoint);
         self.paging(&path, endpoint);
         self.window(&path, endpoint);
@@ -107,29 +110,18 @@ impl<'m> Check<'m> {
         }
     }
 
-    /// Two of the required trio; whether an update time is needed depends on the operation (C-23).
-    fn response(&mut self, path: &str, endpoint: &Endpoint) {
-        let response = &endpoint.response;
-        for (key, value, example) in
-            [("items_path", &response.items_path, "$.items"), ("id_path", &response.id_path, "$.id")]
-        {
-            if value.is_none() {
-                let hint = format!("for example {key}: {example}");
-                self.report_with(&format!("{path}.response.{key}"), format!("`{key}` is missing"), hint);
-            }
+    /// The name of a header that is looked for in answers.
+    fn header_name(&mut self, path: &str, name: Option<&str>) {
+        if name.is_some_and(|name| !request::is_header_name(name)) {
+            self.report(path, format!("{} is no header name", crate::problem::quote(name.unwrap_or_default())));
         }
-        for (key, value) in [
-            ("items_path", &response.items_path),
-            ("id_path", &response.id_path),
-            ("updated_at_path", &response.updated_at_path),
-            ("total_path", &response.total_path),
-            ("has_more_path", &response.has_more_path),
-            ("version_path", &response.version_path),
-        ] {
-            self.selector(&format!("{path}.response.{key}"), value.as_deref());
-        }
-        for (name, selector) in &endpoint.fields {
-            self.selector(&format!("{path}.fields.{name}"), Some(selector));
+    }
+
+    /// A value stands in one place: two would have to be weighed against each other.
+    fn once(&mut self, path: &str, key: &str, one: &Option<String>, other_key: &str, other: &Option<String>) {
+        if one.is_some() && other.is_some() {
+            let message = format!("`{key}` and `{other_key}` say where the same thing stands");
+            self.report_with(&format!("{path}.{other_key}"), message, "keep one of them");
         }
     }
 

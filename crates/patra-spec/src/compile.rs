@@ -68,7 +68,7 @@ fn warnings(manifest: &Manifest, endpoint: &Endpoint, operation: Operation) -> V
     if endpoint.response.updated_at_path.is_none() {
         warnings.push("no response.updated_at_path: records are replaced when their content differs".to_owned());
     }
-    if endpoint.response.total_path.is_none() {
+    if endpoint.response.total_path.is_none() && endpoint.response.total_header.is_none() {
         warnings.push("no response.total_path: the number of records is not known beforehand".to_owned());
     }
     let filters = endpoint.window.as_ref().and_then(|window| window.supports_updated_since).unwrap_or(false);

@@ -1,6 +1,11 @@
 //! A manifest as it was written: every setting is optional here unless it names the manifest; merging and defaults are
 //! the compiler's job. The registry stores it as a JSON document.
 
+mod body;
+mod paths;
+mod record;
+mod response;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +16,12 @@ use patra_core::window::Align;
 use crate::iso::Iso;
 use crate::origin::Origin;
 use crate::problem::{Problem, Problems};
-use crate::words::{Format, Kind, Method, PagingType, Role};
+use crate::words::{Kind, Method, PagingType, Role};
+
+pub use body::Body;
+pub use paths::Paths;
+pub use record::{Field, Record};
+pub use response::{Condition, Csv, ErrorRule, Response, Xml};
 
 /// A provenance (who) and its endpoints (how).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,7 +87,7 @@ pub struct Endpoint {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub query: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub body: Option<String>,
+    pub body: Option<Body>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pagination: Option<Pagination>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,9 +96,11 @@ pub struct Endpoint {
     pub response: Response,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<Kind>,
-    /// Field of the record to path in the item.
+    #[serde(skip_serializing_if = "Record::is_empty")]
+    pub record: Record,
+    /// Field of the record to where it comes from.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub fields: BTreeMap<String, String>,
+    pub fields: BTreeMap<String, Field>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Schedule>,
     #[serde(skip_serializing_if = "Retry::is_empty")]
@@ -119,6 +131,9 @@ pub struct Http {
     /// After decompression.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_body_bytes: Option<u64>,
+    /// Redirects to follow (ING-4.2-09).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_redirects: Option<u8>,
 }
 
 /// How a slice is read page by page. Without one, a single answer holds everything.
@@ -137,7 +152,18 @@ pub struct Pagination {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_token_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_token_header: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next_url_path: Option<String>,
+    /// `link`: RFC 8288, the link with rel="next". Any other header holds the URL itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_url_header: Option<String>,
+    /// Hosts besides the base URL's that a next URL may lead to (G-25).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow_hosts: Vec<String>,
+    /// How many records of one query the far side gives out (ING-15-02).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result_ceiling: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub has_more_path: Option<String>,
     /// Number of the first page.
@@ -169,27 +195,6 @@ pub struct Window {
     pub initial: Option<Ts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lookback: Option<Iso>,
-}
-
-/// Where things stand in an answer.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Response {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub format: Option<Format>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub items_path: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub id_path: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub updated_at_path: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub total_path: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub has_more_path: Option<String>,
-    /// The source's own version of a record, the tie-breaker after its update time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub version_path: Option<String>,
 }
 
 /// When the planner asks by itself.
@@ -232,4 +237,4 @@ macro_rules! is_empty {
     )*};
 }
 
-is_empty!(Http, Response, Retry, RateLimit);
+is_empty!(Http, Record, Response, Retry, RateLimit);

@@ -1,8 +1,11 @@
 //! YAML to a [`Manifest`], with every problem of the file at once: first each section is decoded, then what was decoded
 //! is checked; a check that only repeats a decoding problem is left out.
 
+mod body;
 mod endpoint;
 mod reader;
+mod record;
+mod response;
 mod scalar;
 
 use crate::manifest::{Defaults, Manifest};

@@ -1,6 +1,8 @@
 //! The immutable spec that plans, slices and executors work from (ING-3.9-01). Fields that a reader does not know are
 //! ignored and those that are missing have defaults, so that a binary can read what an older or newer one has frozen.
 
+mod meaning;
+mod response;
 mod view;
 
 use std::collections::BTreeMap;
@@ -11,9 +13,10 @@ use patra_core::state::Operation;
 use patra_core::window::Align;
 use patra_core::{Ts, hash};
 
-use crate::expr::Template;
 use crate::iso::Iso;
-use crate::words::{Format, Kind, Method, PagingType, Role};
+use crate::words::{Kind, Method, PagingType, Role};
+
+pub use response::{Condition, ErrorRule, Mapping, OutputField, Response};
 
 pub const DEFAULT_SAFETY_LAG: Iso = Iso::secs(600);
 pub const DEFAULT_MAX_WINDOW: Iso = Iso::secs(86_400);
@@ -59,12 +62,23 @@ pub struct Http {
     pub query_template: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body_template: Option<String>,
+    /// A JSON body; every text in it is a template.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body_json: Option<serde_json::Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body_form: Option<BTreeMap<String, String>>,
     pub connect_timeout_ms: u64,
     pub read_timeout_ms: u64,
     /// The deadline of one whole attempt, when there is one (C-44).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     pub max_body_bytes: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub max_redirects: u8,
+}
+
+fn is_zero(number: &u8) -> bool {
+    *number == 0
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -80,7 +94,16 @@ pub struct Pagination {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_token_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_token_header: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next_url_path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_url_header: Option<String>,
+    /// `host` or `host:port`, lower-case.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow_hosts: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result_ceiling: Option<u64>,
     /// PAGE only: whether the first page is number 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base1: Option<bool>,
@@ -163,35 +186,6 @@ impl Default for RateLimit {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Response {
-    pub format: Format,
-    pub items_path: String,
-    pub id_path: String,
-    /// Missing only for UPDATE (C-23).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub updated_at_path: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub total_path: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub has_more_path: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub version_path: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Mapping {
-    pub output_fields: Vec<OutputField>,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OutputField {
-    pub name: String,
-    pub expr: String,
-}
-
 impl Snapshot {
     /// Canonical JSON: what is stored, once per content.
     pub fn body(&self) -> String {
@@ -208,25 +202,6 @@ impl Snapshot {
         if let Some(map) = json.as_object_mut() {
             map.remove("specFingerprint");
         }
-        hash::digest(&[&hash::canonical(&json)])
-    }
-
-    /// What selects records, and nothing of how they are fetched: a cursor outlives a changed page size, rate or
-    /// header, but not a changed query (G-03).
-    pub fn meaning_hash(&self) -> String {
-        let meaning = |text: &str| match Template::compile(text) {
-            Ok(template) => template.meaning(),
-            Err(_) => Some(text.to_owned()),
-        };
-        let query: BTreeMap<_, _> =
-            self.http.query_template.iter().filter_map(|(name, text)| Some((name, meaning(text)?))).collect();
-        let json = serde_json::json!({
-            "provenance": self.provenance_code,
-            "endpoint": self.endpoint_code,
-            "path": meaning(&self.http.path_template),
-            "query": query,
-            "body": self.http.body_template.as_deref().and_then(meaning),
-        });
         hash::digest(&[&hash::canonical(&json)])
     }
 

@@ -80,5 +80,32 @@ words! {
     Format {
         #[default]
         Json = "json",
+        Xml = "xml",
+        Csv = "csv",
+    }
+}
+
+words! {
+    /// What a mapped field is made into.
+    FieldType {
+        /// As it came.
+        #[default]
+        Json = "json",
+        String = "string",
+        Integer = "integer",
+        Number = "number",
+        Boolean = "boolean",
+        Timestamp = "timestamp",
+    }
+}
+
+words! {
+    /// What a field that cannot be made into its type does to the record.
+    OnError {
+        /// The field is left out.
+        #[default]
+        Null = "null",
+        /// The record goes to quarantine.
+        Reject = "reject",
     }
 }

@@ -60,9 +60,9 @@ fn start_logging(cli: &Cli) -> Result<(), Error> {
     let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(progress::LogWriter).with_ansi(colour);
     if cli.global.log_format == cli::LogFormat::Json {
-        lines.json().init()
+        lines.json().init();
     } else {
-        lines.with_target(false).init()
+        lines.with_target(false).init();
     }
     Ok(())
 }

@@ -25,11 +25,10 @@ struct Node {
 }
 
 impl Wanted {
-    /// Slot n of an answer belongs to `selectors[n]`; `None` stays empty.
-    pub(super) fn new(selectors: &[Option<Selector>]) -> Wanted {
+    /// Slot n of an answer belongs to `selectors[n]`.
+    pub(super) fn new(selectors: &[Selector]) -> Wanted {
         let mut root = Node::default();
         for (slot, selector) in selectors.iter().enumerate() {
-            let Some(selector) = selector else { continue };
             let mut node = &mut root;
             for segment in selector.segments() {
                 node = node.child(segment);
@@ -41,11 +40,22 @@ impl Wanted {
 
     /// The raw text at each wanted place. The whole text is checked to be JSON on the way.
     pub(super) fn find<'a>(&self, text: &'a str) -> Result<Vec<Option<&'a RawValue>>, serde_json::Error> {
-        let mut found = vec![None; self.slots];
-        let mut deserializer = serde_json::Deserializer::from_str(text);
-        Seed { node: &self.root, found: &mut found }.deserialize(&mut deserializer)?;
-        deserializer.end()?;
+        let mut found = Vec::new();
+        self.find_into(text, &mut found)?;
         Ok(found)
+    }
+
+    /// The same into a list that was used before.
+    pub(super) fn find_into<'a>(
+        &self,
+        text: &'a str,
+        found: &mut Vec<Option<&'a RawValue>>,
+    ) -> Result<(), serde_json::Error> {
+        found.clear();
+        found.resize(self.slots, None);
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        Seed { node: &self.root, found }.deserialize(&mut deserializer)?;
+        deserializer.end()
     }
 }
 

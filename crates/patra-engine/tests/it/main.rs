@@ -1,5 +1,7 @@
 //! The engine's shell on the in-memory store, with a far side made of functions and tokio's own virtual time.
 
+#![expect(clippy::unwrap_used, reason = "these are tests: a failure is meant to be loud")]
+
 mod support;
 
 use std::sync::atomic::Ordering::Relaxed;

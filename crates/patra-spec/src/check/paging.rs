@@ -14,6 +14,10 @@ impl Check<'_> {
         self.selector(&format!("{path}.next_token_path"), paging.next_token_path.as_deref());
         self.selector(&format!("{path}.next_url_path"), paging.next_url_path.as_deref());
         self.selector(&format!("{path}.has_more_path"), paging.has_more_path.as_deref());
+        self.header_name(&format!("{path}.next_token_header"), paging.next_token_header.as_deref());
+        self.header_name(&format!("{path}.next_url_header"), paging.next_url_header.as_deref());
+        self.once(path, "next_token_path", &paging.next_token_path, "next_token_header", &paging.next_token_header);
+        self.once(path, "next_url_path", &paging.next_url_path, "next_url_header", &paging.next_url_header);
         if let (Some(here), Some(there)) = (&paging.has_more_path, &endpoint.response.has_more_path)
             && here != there
         {
@@ -26,6 +30,8 @@ impl Check<'_> {
         if paging.max_page == Some(0) {
             self.report_with(&format!("{path}.max_page"), "expected at least 1", "remove it for no limit");
         }
+        self.ceiling(path, endpoint, paging);
+        self.hosts(path, paging);
         let Some(kind) = paging.r#type else {
             let hint = "one of token, offset, page, url, time";
             return self.report_with(&format!("{path}.type"), "`type` is missing", hint);
@@ -34,10 +40,40 @@ impl Check<'_> {
         self.excludes(path, kind, paging);
     }
 
+    /// A ceiling that nothing can be held against would clamp in silence (ING-15-02).
+    fn ceiling(&mut self, path: &str, endpoint: &Endpoint, paging: &Pagination) {
+        let Some(ceiling) = paging.result_ceiling else { return };
+        let (path, response) = (format!("{path}.result_ceiling"), &endpoint.response);
+        if ceiling == 0 {
+            self.report(&path, "expected at least 1");
+        }
+        if response.total_path.is_none() && response.total_header.is_none() {
+            let hint = "add response.total_path or response.total_header";
+            self.report_with(&path, "`result_ceiling` needs a total to compare with", hint);
+        }
+    }
+
+    fn hosts(&mut self, path: &str, paging: &Pagination) {
+        for (at, host) in paging.allow_hosts.iter().enumerate() {
+            let read = url::Url::parse(&format!("https://{host}/"));
+            let bare = read.is_ok_and(|url| url.path() == "/" && url.username().is_empty() && url.query().is_none());
+            if host.is_empty() || !bare || host.contains(['/', '@', '?', '#', '\\']) {
+                let message = format!("{} is no host", crate::problem::quote(host));
+                self.report_with(&format!("{path}.allow_hosts[{at}]"), message, "for example cdn.example.org");
+            }
+        }
+    }
+
     fn needs(&mut self, path: &str, kind: PagingType, paging: &Pagination) {
         let needed = match kind {
-            Token => vec![("next_token_path", paging.next_token_path.is_some(), "next_token_path: $.next")],
-            Url => vec![("next_url_path", paging.next_url_path.is_some(), "next_url_path: $.links.next")],
+            Token => {
+                let there = paging.next_token_path.is_some() || paging.next_token_header.is_some();
+                vec![("next_token_path", there, "next_token_path: $.next")]
+            }
+            Url => {
+                let there = paging.next_url_path.is_some() || paging.next_url_header.is_some();
+                vec![("next_url_path", there, "next_url_path: $.links.next")]
+            }
             Offset => vec![("page_size", paging.page_size.is_some(), "page_size: 100")],
             Page => vec![
                 ("page_size", paging.page_size.is_some(), "page_size: 100"),
@@ -60,9 +96,12 @@ impl Check<'_> {
     fn excludes(&mut self, path: &str, kind: PagingType, paging: &Pagination) {
         for (key, there, fits) in [
             ("next_token_path", paging.next_token_path.is_some(), kind == Token),
+            ("next_token_header", paging.next_token_header.is_some(), kind == Token),
             ("initial", paging.initial.is_some(), kind == Token),
             ("always_token", paging.always_token.is_some(), kind == Token),
             ("next_url_path", paging.next_url_path.is_some(), kind == Url),
+            ("next_url_header", paging.next_url_header.is_some(), kind == Url),
+            ("allow_hosts", !paging.allow_hosts.is_empty(), kind == Url),
             ("base", paging.base.is_some(), kind == Page),
         ] {
             if there && !fits {

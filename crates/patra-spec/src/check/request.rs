@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
 use url::Url;
 
 use super::Check;
 use crate::expr::Template;
-use crate::manifest::{Endpoint, Http};
+use crate::manifest::{Body, Endpoint, Http};
 use crate::words::Method;
 
 /// No wait for the far side is longer (ING-4.2-08, C-44).
 const MAX_TIMEOUT: Duration = Duration::from_secs(120);
+const MAX_REDIRECTS: u8 = 3;
 const MAX_BODY: u64 = 256 * 1024 * 1024;
 /// A manifest is stored and shown: what proves who we are must not be written in it.
 const SECRET_HEADERS: &[&str] = &["authorization", "proxy-authorization", "cookie"];
@@ -46,6 +48,14 @@ impl Check<'_> {
         if http.max_body_bytes.is_some_and(|bytes| bytes == 0 || bytes > MAX_BODY) {
             self.report(&format!("{path}.max_body_bytes"), format!("expected 1 to {MAX_BODY} bytes"));
         }
+        self.redirects(path, http);
+    }
+
+    /// Off unless asked for, and never a long chase (ING-4.2-09).
+    fn redirects(&mut self, path: &str, http: &Http) {
+        if http.max_redirects.is_some_and(|hops| hops > MAX_REDIRECTS) {
+            self.report(&format!("{path}.max_redirects"), format!("expected 0 to {MAX_REDIRECTS}"));
+        }
     }
 
     fn base_url(&mut self, path: &str, text: &str) {
@@ -74,8 +84,7 @@ impl Check<'_> {
     }
 
     fn header(&mut self, path: &str, name: &str, template: &str) {
-        let fits = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-        if name.is_empty() || !name.bytes().all(fits) {
+        if !is_header_name(name) {
             self.report(path, format!("{} is no header name", crate::problem::quote(name)));
         }
         if SECRET_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
@@ -98,6 +107,12 @@ impl Check<'_> {
             let message = format!("a {} request has no body", method.as_str());
             self.report_with(&format!("{path}.body"), message, "set http.method to post, or remove `body`");
         }
+        if let Some(Body { json, form, raw }) = &endpoint.body {
+            let given = usize::from(json.is_some()) + usize::from(form.is_some()) + usize::from(raw.is_some());
+            if given != 1 {
+                self.report(&format!("{path}.body"), "a body is one of `json`, `form` and `raw`");
+            }
+        }
         if endpoint.query.contains_key("") {
             self.report(&format!("{path}.query."), "a parameter has no name");
         }
@@ -110,8 +125,8 @@ impl Check<'_> {
         for (name, text) in &endpoint.query {
             found.push(self.template(&format!("{path}.query.{name}"), text));
         }
-        if let Some(text) = &endpoint.body {
-            found.push(self.template(&format!("{path}.body"), text));
+        if let Some(body) = &endpoint.body {
+            self.body(&format!("{path}.body"), body, &mut found);
         }
         let defaults = &self.manifest.defaults.http;
         let others = endpoint.http.headers.values().chain(&endpoint.http.path);
@@ -120,4 +135,41 @@ impl Check<'_> {
         found.extend(others.map(|text| Template::compile(text).ok()));
         found.into_iter().collect()
     }
+
+    fn body(&mut self, path: &str, body: &Body, found: &mut Vec<Option<Template>>) {
+        if let Some(text) = &body.raw {
+            // Written as a text alone, it stands at the key itself.
+            let long = format!("{path}.raw");
+            let at = if self.manifest.origin.places.contains_key(&long) { long.as_str() } else { path };
+            found.push(self.template(at, text));
+        }
+        for (name, text) in body.form.iter().flatten() {
+            found.push(self.template(&format!("{path}.form.{name}"), text));
+        }
+        if let Some(json) = &body.json {
+            self.json_templates(&format!("{path}.json"), json, found);
+        }
+    }
+
+    fn json_templates(&mut self, path: &str, json: &Value, found: &mut Vec<Option<Template>>) {
+        match json {
+            Value::String(text) => found.push(self.template(path, text)),
+            Value::Array(items) => {
+                for (at, item) in items.iter().enumerate() {
+                    self.json_templates(&format!("{path}[{at}]"), item, found);
+                }
+            }
+            Value::Object(map) => {
+                for (key, value) in map {
+                    self.json_templates(&format!("{path}.{key}"), value, found);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+}
+
+pub(super) fn is_header_name(name: &str) -> bool {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    !name.is_empty() && name.bytes().all(fits)
 }

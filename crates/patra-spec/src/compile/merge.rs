@@ -1,12 +1,15 @@
 //! The three layers laid over each other. Everything has been checked: what is required is there.
 
+mod response;
+
 use patra_core::state::Operation;
 
 use crate::manifest::{Endpoint, Manifest};
 use crate::snapshot::{
-    DEFAULT_CONNECT_TIMEOUT_MS, DEFAULT_MAX_BODY_BYTES, DEFAULT_READ_TIMEOUT_MS, Http, Mapping, OutputField,
-    Pagination, RateLimit, Response, Retry, Snapshot, Window,
+    DEFAULT_CONNECT_TIMEOUT_MS, DEFAULT_MAX_BODY_BYTES, DEFAULT_READ_TIMEOUT_MS, Http, Pagination, RateLimit, Retry,
+    Snapshot, Window,
 };
+use response::{lower, mapping, response};
 
 pub(super) fn snapshot(manifest: &Manifest, name: &str, endpoint: &Endpoint, operation: Operation) -> Snapshot {
     Snapshot {
@@ -31,6 +34,7 @@ fn http(manifest: &Manifest, endpoint: &Endpoint) -> Http {
     // Header names are compared without case: an endpoint's `accept` replaces the provenance's `Accept`.
     let kept = shared.headers.iter().filter(|(name, _)| !own.headers.keys().any(|own| own.eq_ignore_ascii_case(name)));
     let headers_template = kept.chain(&own.headers).map(|(name, text)| (name.clone(), text.clone())).collect();
+    let body = endpoint.body.clone().unwrap_or_default();
     let millis = |own: Option<crate::Iso>, shared: Option<crate::Iso>| own.or(shared).map(crate::Iso::millis);
     Http {
         method: own.method.or(shared.method).unwrap_or_default(),
@@ -38,11 +42,14 @@ fn http(manifest: &Manifest, endpoint: &Endpoint) -> Http {
         path_template: own.path.clone().or_else(|| shared.path.clone()).unwrap_or_default(),
         headers_template,
         query_template: endpoint.query.clone(),
-        body_template: endpoint.body.clone(),
+        body_template: body.raw,
+        body_json: body.json,
+        body_form: body.form,
         connect_timeout_ms: millis(own.connect_timeout, shared.connect_timeout).unwrap_or(DEFAULT_CONNECT_TIMEOUT_MS),
         read_timeout_ms: millis(own.read_timeout, shared.read_timeout).unwrap_or(DEFAULT_READ_TIMEOUT_MS),
         timeout_ms: millis(own.timeout, shared.timeout),
         max_body_bytes: own.max_body_bytes.or(shared.max_body_bytes).unwrap_or(DEFAULT_MAX_BODY_BYTES),
+        max_redirects: own.max_redirects.or(shared.max_redirects).unwrap_or(0),
     }
 }
 
@@ -54,7 +61,11 @@ fn pagination(endpoint: &Endpoint) -> Option<Pagination> {
         max_page: paging.max_page,
         initial: paging.initial,
         next_token_path: paging.next_token_path,
+        next_token_header: lower(paging.next_token_header),
         next_url_path: paging.next_url_path,
+        next_url_header: lower(paging.next_url_header),
+        allow_hosts: paging.allow_hosts.iter().map(|host| host.to_lowercase()).collect(),
+        result_ceiling: paging.result_ceiling,
         base1: paging.base.map(|base| base == 1),
         always_token: paging.always_token.unwrap_or(false),
     })
@@ -95,23 +106,4 @@ fn rate_limit(manifest: &Manifest, endpoint: &Endpoint) -> RateLimit {
         qps: own.refill_rate_per_sec.or(shared.refill_rate_per_sec).unwrap_or(platform.qps),
         burst: own.burst.or(shared.burst).unwrap_or(platform.burst),
     }
-}
-
-fn response(endpoint: &Endpoint) -> Response {
-    let response = endpoint.response.clone();
-    let paging_has_more = endpoint.pagination.as_ref().and_then(|paging| paging.has_more_path.clone());
-    Response {
-        format: response.format.unwrap_or_default(),
-        items_path: response.items_path.unwrap_or_default(),
-        id_path: response.id_path.unwrap_or_default(),
-        updated_at_path: response.updated_at_path,
-        total_path: response.total_path,
-        has_more_path: response.has_more_path.or(paging_has_more),
-        version_path: response.version_path,
-    }
-}
-
-fn mapping(endpoint: &Endpoint) -> Mapping {
-    let field = |(name, expr): (&String, &String)| OutputField { name: name.clone(), expr: expr.clone() };
-    Mapping { output_fields: endpoint.fields.iter().map(field).collect() }
 }

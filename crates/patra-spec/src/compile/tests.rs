@@ -194,7 +194,7 @@ proptest! {
         before.http.query_template.insert(name.clone(), text.clone());
         before.http.body_template = flag.then(|| text.clone());
         before.http.timeout_ms = flag.then_some(millis);
-        before.mapping.output_fields.push(crate::snapshot::OutputField { name, expr: text });
+        before.mapping.output_fields.push(crate::snapshot::OutputField { name, expr: text, ..Default::default() });
         before.window.initial = Some(patra_core::Ts::from_micros(micros));
         before.window.safety_lag = crate::Iso(std::time::Duration::from_micros(lag));
         before.rate_limit = crate::snapshot::RateLimit { qps: rate as f64 / 1e6, burst: number };
@@ -272,4 +272,99 @@ fn meaning_changes_with_the_query_only() {
         assert!(changed(from, to), "{from} -> {to}");
     }
     assert_ne!(snapshot(BASE).fingerprint(), snapshot(&BASE.replace("burst: 3", "burst: 4")).fingerprint());
+}
+
+const WHOLE: &str = r#"
+provenance: whole
+defaults: { http: { max_redirects: 2 } }
+endpoints:
+  list:
+    http: { base_url: "https://x.org", method: post }
+    body: { json: { q: "type:a", first: "${ page.size }", after: "${ page.token }", deep: [{ a: "${ params.b }" }] } }
+    pagination: { type: token, next_token_header: X-Next, page_size: 50, result_ceiling: 9999 }
+    window: { watermark_key: updated_at, initial: 2024-01-01 }
+    response:
+      format: xml
+      lenient: true
+      xml: { lists: [Author] }
+      items_path: $.r.i
+      id_path: [$.a, $.b]
+      id_separator: "|"
+      updated_at_path: $.at
+      updated_at_format: "%Y %b"
+      total_header: X-Total
+      errors:
+        - { path: $.e, matches: limit, throttle: true }
+        - { path: $.c, not_equals: 0, level: L4, code: config_error, message_path: $.m }
+    record: { filter: [{ path: $.k, in: [a, b] }], add: { source: x }, remove: [$.x] }
+    fields:
+      plain: $.p
+      year: { path: $.y, type: integer, required: true }
+"#;
+
+// covers: ING-3.4-02, ING-3.4-03, ING-3.4-09, ING-4.1-05
+#[test]
+fn every_key_about_answers_is_frozen() {
+    let snapshot = snapshot(WHOLE);
+    let json: serde_json::Value = serde_json::from_str(&snapshot.body()).unwrap();
+    assert_eq!(
+        json["response"],
+        json!({
+            "format": "xml", "lenient": true, "xml": { "lists": ["Author"] }, "itemsPath": "$.r.i",
+            "idPath": ["$.a", "$.b"], "idSeparator": "|", "updatedAtPath": "$.at", "updatedAtFormat": "%Y %b",
+            "totalHeader": "x-total",
+            "errors": [
+                { "path": "$.e", "matches": "limit", "level": "L1", "code": "RATE_LIMITED", "throttle": true },
+                { "path": "$.c", "notEquals": "0", "level": "L4", "code": "CONFIG_ERROR", "messagePath": "$.m" },
+            ],
+        })
+    );
+    assert_eq!(
+        json["mapping"],
+        json!({
+            "filter": [{ "path": "$.k", "in": ["a", "b"] }], "add": { "source": "x" }, "remove": ["$.x"],
+            "outputFields": [
+                { "name": "plain", "expr": "$.p" },
+                { "name": "year", "expr": "$.y", "type": "integer", "required": true, "onError": "reject" },
+            ],
+        })
+    );
+    assert_eq!((&json["http"]["maxRedirects"], &json["http"]["bodyJson"]["q"]), (&json!(2), &json!("type:a")));
+    assert_eq!(
+        (&json["pagination"]["nextTokenHeader"], &json["pagination"]["resultCeiling"]),
+        (&json!("x-next"), &json!(9999))
+    );
+    assert_eq!(Snapshot::from_body(&snapshot.body()).unwrap(), snapshot);
+    let manifest = manifest(WHOLE);
+    assert_eq!(Manifest::from_document(&manifest.to_document()).unwrap(), manifest);
+}
+
+#[test]
+fn bodies_and_filters_are_part_of_the_meaning() {
+    let base = snapshot(WHOLE).meaning_hash();
+    let changed = |from: &str, to: &str| {
+        assert!(WHOLE.contains(from), "{from}");
+        snapshot(&WHOLE.replace(from, to)).meaning_hash() != base
+    };
+    assert!(changed("type:a", "type:b") && changed("params.b", "params.c") && changed("in: [a, b]", "in: [a]"));
+    assert!(
+        !changed("page_size: 50", "page_size: 20")
+            && !changed("after: \"${ page.token }\"", "next: \"${ page.token }\"")
+    );
+    assert!(!changed("limit,", "slow,") && !changed("plain: $.p", "plain: $.q"));
+}
+
+/// What earlier versions stored, as they stored it.
+#[test]
+fn documents_of_older_versions_are_read() {
+    let mut document = manifest(BASE).to_document();
+    document["endpoints"]["list"]["http"]["method"] = json!("POST");
+    document["endpoints"]["list"]["body"] = json!("q=${ page.no }");
+    document["endpoints"]["list"]["fields"] = json!({ "title": "$.title" });
+    let manifest = Manifest::from_document(&document).unwrap();
+    assert_eq!(manifest.to_document(), document);
+    let snapshot = compile(&manifest, "list", Operation::Harvest).unwrap().snapshot;
+    assert_eq!(snapshot.http.body_template.as_deref(), Some("q=${ page.no }"));
+    assert_eq!(snapshot.mapping.output_fields[0].expr, "$.title");
+    assert_eq!(snapshot.response.id_path.0, ["$.id"]);
 }

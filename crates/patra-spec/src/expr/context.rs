@@ -1,7 +1,7 @@
-//! What a template can see: the window, the page and the source's parameters. Nothing secret: credentials are put in by
-//! the transport when it sends (ING-3.9-03).
+//! What a template can see: the window, the page, the frozen time and the source's parameters. Nothing secret:
+//! credentials are put in by the transport when it sends (ING-3.9-03).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use minijinja::Value;
@@ -9,8 +9,12 @@ use minijinja::value::{Object, Serde};
 
 use patra_core::{Ts, Window};
 
+use super::run::{self, Run};
 use super::scan::Variable;
 use super::{MAX_OUTPUT, RenderError};
+
+/// Parameters nest no deeper than this.
+const MAX_DEPTH: usize = 64;
 
 #[derive(Clone, Debug, Default)]
 pub struct Context {
@@ -19,6 +23,9 @@ pub struct Context {
     pub page: Page,
     /// The source's own values: feed address, user name, query.
     pub params: serde_json::Map<String, serde_json::Value>,
+    /// What `now()` gives: frozen by the caller, never the clock, so that a replay renders the same (C-45). Left at its
+    /// default, `now()` is an error.
+    pub now: Ts,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,18 +36,33 @@ pub struct Page {
     pub token: Option<String>,
 }
 
-impl Context {
-    /// Typical values, to try a template out.
-    pub(super) fn sample() -> Context {
-        let from = Ts::from_secs(1_700_000_000);
-        let window = Window { from, to: from + std::time::Duration::from_secs(3_600) };
-        let page = Page { no: 1, offset: 100, size: Some(100), token: Some("sample".into()) };
-        Context { window: Some(window), page, ..Context::default() }
-    }
+/// What the expressions of a template read, so that nothing else is handed to the engine.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reads {
+    window: bool,
+    page: bool,
+    params: BTreeSet<String>,
+    /// `params['x-y']`: the name is known only to the engine.
+    any_param: bool,
+}
 
-    /// The value of a bare variable. `sample` stands in for every parameter while a manifest is checked: parameters
-    /// belong to sources, not to manifests.
-    pub(super) fn lookup(&self, variable: &Variable, sample: Option<&Value>) -> Result<Value, RenderError> {
+impl Reads {
+    /// Takes note of a dotted name.
+    pub(super) fn add(&mut self, name: &str) {
+        let mut steps = name.split('.');
+        match (steps.next(), steps.next()) {
+            (Some("window"), _) => self.window = true,
+            (Some("page"), _) => self.page = true,
+            (Some("params"), Some(name)) => drop(self.params.insert(name.to_owned())),
+            (Some("params"), None) => self.any_param = true,
+            _ => {}
+        }
+    }
+}
+
+impl Context {
+    /// The value of a bare variable.
+    pub(super) fn lookup(&self, variable: &Variable) -> Result<Value, RenderError> {
         let value = match variable {
             Variable::WindowFrom => self.window.map(|window| window.from.to_string()).into(),
             Variable::WindowTo => self.window.map(|window| window.to.to_string()).into(),
@@ -48,58 +70,92 @@ impl Context {
             Variable::PageOffset => self.page.offset.into(),
             Variable::PageSize => self.page.size.into(),
             Variable::PageToken => self.page.token.as_deref().into(),
-            Variable::Param(name) => match (sample, self.params.get(name)) {
-                (Some(sample), _) => sample.clone(),
-                (None, Some(value)) => Value::from(Serde(value)),
-                (None, None) => return Err(RenderError::Undefined(format!("params.{name}"))),
+            Variable::Param(name) => match self.params.get(name) {
+                Some(value) => Value::from(Serde(bounded(value)?)),
+                None => return Err(RenderError::Undefined(format!("params.{name}"))),
             },
         };
         Ok(value)
     }
 
-    /// The same for the engine, as one value. What goes in is bounded, as it may be joined several times.
-    pub(super) fn values(&self, sample: Option<&Value>) -> Result<Value, RenderError> {
-        let token = self.page.token.as_ref().map_or(0, String::len);
-        if token > MAX_OUTPUT || size(&self.params) > MAX_OUTPUT {
+    /// The root of what an expression sees. What goes in is bounded, as it may be joined several times.
+    pub(super) fn scope(&self, reads: &Reads, run: Run) -> Result<Value, RenderError> {
+        let params = if reads.any_param {
+            let size = self.params.iter().map(|(key, value)| key.len() + size(value, 0)).sum::<usize>();
+            if size > MAX_OUTPUT {
+                return Err(RenderError::TooLong);
+            }
+            Value::from(Serde(&self.params))
+        } else {
+            let mut params = BTreeMap::new();
+            for (name, value) in reads.params.iter().filter_map(|name| self.params.get_key_value(name)) {
+                params.insert(name.as_str().to_owned(), Value::from(Serde(bounded(value)?)));
+            }
+            params.into()
+        };
+        self.scope_with(reads, params, run)
+    }
+
+    pub(super) fn scope_with(&self, reads: &Reads, params: Value, run: Run) -> Result<Value, RenderError> {
+        if self.page.token.as_ref().is_some_and(|token| token.len() > MAX_OUTPUT) {
             return Err(RenderError::TooLong);
         }
-        let map = |entries: &[(&'static str, Value)]| entries.iter().cloned().collect::<BTreeMap<_, _>>();
-        let lookup = |variable| self.lookup(&variable, sample);
-        let window = [("from", lookup(Variable::WindowFrom)?), ("to", lookup(Variable::WindowTo)?)];
-        let page = [
-            ("no", lookup(Variable::PageNo)?),
-            ("offset", lookup(Variable::PageOffset)?),
-            ("size", lookup(Variable::PageSize)?),
-            ("token", lookup(Variable::PageToken)?),
-        ];
-        let params = match sample {
-            Some(sample) => Value::from_object(AnyParam(sample.clone())),
-            None => Value::from(Serde(&self.params)),
+        let map = |names: &[(&'static str, Variable)]| {
+            let entries = names.iter().map(|(name, variable)| Ok((*name, self.lookup(variable)?)));
+            entries.collect::<Result<BTreeMap<_, _>, RenderError>>().map(Value::from)
         };
-        Ok(map(&[("window", map(&window).into()), ("page", map(&page).into()), ("params", params)]).into())
+        let window = match reads.window {
+            true => map(&[("from", Variable::WindowFrom), ("to", Variable::WindowTo)])?,
+            false => Value::UNDEFINED,
+        };
+        let page = match reads.page {
+            true => map(&[
+                ("no", Variable::PageNo),
+                ("offset", Variable::PageOffset),
+                ("size", Variable::PageSize),
+                ("token", Variable::PageToken),
+            ])?,
+            false => Value::UNDEFINED,
+        };
+        Ok(Value::from_object(Scope { window, page, params, run: Value::from_object(run) }))
     }
 }
 
-/// Bytes of the texts in the parameters.
-fn size(params: &serde_json::Map<String, serde_json::Value>) -> usize {
-    params.iter().map(|(key, value)| key.len() + value_size(value)).sum()
-}
-
-fn value_size(value: &serde_json::Value) -> usize {
-    match value {
-        serde_json::Value::String(text) => text.len(),
-        serde_json::Value::Array(items) => items.iter().map(value_size).sum(),
-        serde_json::Value::Object(map) => size(map),
-        _ => 8,
-    }
-}
-
-/// Has every key.
+/// The roots by name.
 #[derive(Debug)]
-struct AnyParam(Value);
+struct Scope {
+    window: Value,
+    page: Value,
+    params: Value,
+    run: Value,
+}
 
-impl Object for AnyParam {
-    fn get_value(self: &Arc<Self>, _: &Value) -> Option<Value> {
-        Some(self.0.clone())
+impl Object for Scope {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        match key.as_str()? {
+            "window" => Some(self.window.clone()),
+            "page" => Some(self.page.clone()),
+            "params" => Some(self.params.clone()),
+            run::NAME => Some(self.run.clone()),
+            _ => None,
+        }
+    }
+}
+
+fn bounded(value: &serde_json::Value) -> Result<&serde_json::Value, RenderError> {
+    if size(value, 0) > MAX_OUTPUT { Err(RenderError::TooLong) } else { Ok(value) }
+}
+
+/// Bytes that the value takes, roughly; what nests too deep is too large.
+fn size(value: &serde_json::Value, depth: usize) -> usize {
+    use serde_json::Value as Json;
+    match value {
+        Json::Null | Json::Bool(_) | Json::Number(_) => 16,
+        Json::String(text) => text.len(),
+        Json::Array(_) | Json::Object(_) if depth == MAX_DEPTH => MAX_OUTPUT + 1,
+        Json::Array(items) => items.iter().fold(16, |sum, item| sum.saturating_add(16 + size(item, depth + 1))),
+        Json::Object(map) => map
+            .iter()
+            .fold(16, |sum, (key, item)| sum.saturating_add(16).saturating_add(key.len() + size(item, depth + 1))),
     }
 }

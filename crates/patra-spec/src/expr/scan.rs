@@ -1,22 +1,16 @@
-//! Cuts a template into text and expressions, and admits an expression only when every name, filter and operator in it
-//! is on our lists. What the engine could do beyond is therefore out of reach, and a typing mistake is found where it
-//! stands, also in a branch that no trial run takes.
+//! Cuts a template into text and expressions, and expressions into tokens. It knows how an expression is written, not
+//! what may stand in it.
+
+use std::ops::Range;
 
 use crate::problem::Flaw;
-use crate::suggest::{closest, suggest};
 
 /// Longest expression, in bytes: parsing nests by length.
 const MAX_EXPRESSION: usize = 1_024;
-/// Joins double nothing without assignment, but each copies its operands.
-const MAX_JOINS: usize = 16;
 
-pub const FILTERS: &[&str] =
-    &["date", "datetime", "iso", "epoch", "epoch_ms", "default", "lower", "upper", "trim", "replace"];
-const TESTS: &[&str] = &["defined", "undefined", "none"];
-const KEYWORDS: &[&str] =
+/// Words that are neither variables nor functions.
+pub(super) const KEYWORDS: &[&str] =
     &["and", "or", "not", "in", "is", "if", "else", "true", "false", "none", "True", "False", "None"];
-const VARIABLES: &[&str] = &["window.from", "window.to", "page.no", "page.offset", "page.size", "page.token"];
-const ROOTS: &[&str] = &["window", "page", "params"];
 
 /// A variable that needs no engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,18 +24,17 @@ pub(super) enum Variable {
     Param(String),
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Piece<'t> {
     Literal(&'t str),
-    Variable(Variable),
-    /// `at`: where the source begins in the template.
-    Expression {
-        at: usize,
-        source: &'t str,
+    /// From `${` to `}`, both included; the tokens are what stands between, and the closing brace.
+    Code {
+        span: Range<usize>,
+        tokens: Vec<Token>,
     },
 }
 
-/// The pieces of a template, every expression admitted.
+/// The pieces of a template.
 pub(super) fn split(text: &str) -> Result<Vec<Piece<'_>>, Flaw> {
     let mut pieces = Vec::new();
     let mut at = 0;
@@ -49,19 +42,12 @@ pub(super) fn split(text: &str) -> Result<Vec<Piece<'_>>, Flaw> {
         if open > at {
             pieces.push(Piece::Literal(&text[at..open]));
         }
-        let start = open + 2;
-        let tokens = tokens(text, start)?;
-        let close = tokens.last().map_or(start, |token| token.at);
-        let source = &text[start..close];
-        if source.len() > MAX_EXPRESSION {
+        let tokens = tokens(text, open + 2)?;
+        at = tokens.last().map_or(open + 2, |token| token.end);
+        if at - open - 3 > MAX_EXPRESSION {
             return Err(Flaw::new(open, format!("an expression has at most {MAX_EXPRESSION} bytes")));
         }
-        admit(text, open, &tokens)?;
-        pieces.push(match variable(text, &tokens) {
-            Some(variable) => Piece::Variable(variable),
-            None => Piece::Expression { at: start, source },
-        });
-        at = close + 1;
+        pieces.push(Piece::Code { span: open..at, tokens });
     }
     if at < text.len() {
         pieces.push(Piece::Literal(&text[at..]));
@@ -89,8 +75,9 @@ pub(super) fn meaning(text: &str) -> Option<String> {
         kept.push_str(&text[at..open]);
         let Ok(tokens) = tokens(text, open + 2) else { break };
         at = tokens.last().map_or(open + 2, |token| token.at) + 1;
+        let clock = tokens.windows(2).any(|pair| pair[0].text(text) == "now" && pair[1].text(text) == "(");
         let mut names = names(text, &tokens).map(|(_, name)| name).peekable();
-        let moving = names.peek().is_some() && names.all(|name| !name.starts_with("params"));
+        let moving = (clock || names.peek().is_some()) && names.all(|name| !name.starts_with("params"));
         if moving {
             kept.push_str("${}");
         } else {
@@ -104,7 +91,7 @@ pub(super) fn meaning(text: &str) -> Option<String> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sort {
+pub(super) enum Sort {
     Name,
     Text,
     Number,
@@ -114,14 +101,14 @@ enum Sort {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Token {
-    sort: Sort,
-    at: usize,
-    end: usize,
+pub(super) struct Token {
+    pub(super) sort: Sort,
+    pub(super) at: usize,
+    pub(super) end: usize,
 }
 
 impl Token {
-    fn text<'t>(&self, text: &'t str) -> &'t str {
+    pub(super) fn text<'t>(&self, text: &'t str) -> &'t str {
         &text[self.at..self.end]
     }
 }
@@ -173,64 +160,8 @@ fn string_end(text: &str, start: usize) -> Result<usize, Flaw> {
     Err(Flaw::new(start, "the quoted text has no end"))
 }
 
-fn admit(text: &str, open: usize, tokens: &[Token]) -> Result<(), Flaw> {
-    if tokens.len() == 1 {
-        return Err(Flaw::new(open, "the expression is empty").hint("for example `${ page.token }`"));
-    }
-    for (place, name) in names(text, tokens) {
-        admit_variable(tokens[place].at, &name)?;
-    }
-    let mut joins = 0;
-    for (place, token) in tokens.iter().enumerate() {
-        let word = token.text(text);
-        let before = place.checked_sub(1).map(|before| tokens[before]);
-        let after = |mark: &str| before.is_some_and(|before| before.text(text) == mark);
-        match token.sort {
-            Sort::Name if after("|") && !FILTERS.contains(&word) => {
-                return Err(Flaw {
-                    hint: suggest(word, FILTERS),
-                    ..Flaw::new(token.at, format!("there is no filter `{word}`"))
-                });
-            }
-            Sort::Name if is_test(text, tokens, place) && !TESTS.contains(&word) => {
-                return Err(Flaw {
-                    hint: suggest(word, TESTS),
-                    ..Flaw::new(token.at, format!("there is no test `{word}`"))
-                });
-            }
-            Sort::Mark
-                if word == "["
-                    && !before.is_some_and(|b| b.sort == Sort::Name || matches!(b.text(text), "]" | ")")) =>
-            {
-                return Err(Flaw::new(token.at, "a list is not allowed in an expression"));
-            }
-            Sort::Mark if matches!(word, "~" | "+") => {
-                joins += 1;
-                if joins > MAX_JOINS {
-                    return Err(Flaw::new(token.at, format!("an expression joins at most {MAX_JOINS} times")));
-                }
-            }
-            Sort::Mark if word == "(" && calls(text, tokens, place) => {
-                return Err(Flaw::new(before.map_or(token.at, |b| b.at), "there are no functions, only filters")
-                    .hint(format!("as in `${{ window.from | date }}`; filters: {}", FILTERS.join(", "))));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Whether the bracket at `place` calls something that is no filter.
-fn calls(text: &str, tokens: &[Token], place: usize) -> bool {
-    let Some(name) = place.checked_sub(1).map(|before| tokens[before]) else { return false };
-    match name.sort {
-        Sort::Name if KEYWORDS.contains(&name.text(text)) => false,
-        Sort::Name => place.checked_sub(2).is_none_or(|before| tokens[before].text(text) != "|"),
-        _ => matches!(name.text(text), ")" | "]"),
-    }
-}
-
-fn is_test(text: &str, tokens: &[Token], place: usize) -> bool {
+/// Whether the name at `place` is a test, as in `is not defined`.
+pub(super) fn is_test(text: &str, tokens: &[Token], place: usize) -> bool {
     let word = |back: usize| place.checked_sub(back).map(|before| tokens[before].text(text));
     match (word(2), word(1)) {
         (_, Some("is")) => tokens[place].text(text) != "not",
@@ -239,26 +170,8 @@ fn is_test(text: &str, tokens: &[Token], place: usize) -> bool {
     }
 }
 
-fn admit_variable(at: usize, name: &str) -> Result<(), Flaw> {
-    let mut steps = name.split('.');
-    let known = match (steps.next(), steps.next()) {
-        (Some("params"), _) => true,
-        (Some(root), Some(step)) => VARIABLES.contains(&format!("{root}.{step}").as_str()),
-        (Some(root), None) => ROOTS.contains(&root),
-        (None, _) => false,
-    };
-    if known {
-        return Ok(());
-    }
-    let hint = match closest(name, VARIABLES) {
-        Some(word) => format!("did you mean `{word}`?"),
-        None => format!("known are: {}, params.<name>", VARIABLES.join(", ")),
-    };
-    Err(Flaw::new(at, format!("there is no variable `{name}`")).hint(hint))
-}
-
 /// The variables among the tokens: the token where each begins, and its dotted name.
-fn names<'a>(text: &'a str, tokens: &'a [Token]) -> impl Iterator<Item = (usize, String)> + 'a {
+pub(super) fn names<'a>(text: &'a str, tokens: &'a [Token]) -> impl Iterator<Item = (usize, String)> + 'a {
     let is_variable = move |place: usize| {
         let before = place.checked_sub(1).map_or("", |before| tokens[before].text(text));
         tokens[place].sort == Sort::Name
@@ -283,7 +196,7 @@ fn names<'a>(text: &'a str, tokens: &'a [Token]) -> impl Iterator<Item = (usize,
 }
 
 /// The variable, when the expression is nothing else.
-fn variable(text: &str, tokens: &[Token]) -> Option<Variable> {
+pub(super) fn variable(text: &str, tokens: &[Token]) -> Option<Variable> {
     let [root, dot, step, close] = tokens else { return None };
     if dot.text(text) != "." || step.sort != Sort::Name || close.sort != Sort::Close {
         return None;

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::body::body;
 use super::reader::Reader;
-use crate::manifest::{Endpoint, Http, Pagination, RateLimit, Response, Retry, Schedule, Window};
+use super::record::{fields, record};
+use super::response::response;
+use crate::manifest::{Endpoint, Http, Pagination, RateLimit, Retry, Schedule, Window};
 use crate::yaml::Node;
 
 pub(super) fn endpoints(reader: &mut Reader, path: &str, node: &Node) -> Option<BTreeMap<String, Endpoint>> {
@@ -29,12 +32,13 @@ fn endpoint(reader: &mut Reader, path: &str, node: &Node) -> Option<Endpoint> {
         role: reader.get(s, "role", Reader::word),
         http: reader.get(s, "http", http).unwrap_or_default(),
         query: reader.get(s, "query", Reader::texts).unwrap_or_default(),
-        body: reader.get(s, "body", Reader::text),
+        body: reader.get(s, "body", body),
         pagination: reader.get(s, "pagination", pagination),
         window: reader.get(s, "window", window),
         response: reader.get(s, "response", response).unwrap_or_default(),
         kind: reader.get(s, "kind", Reader::word),
-        fields: reader.get(s, "fields", Reader::texts).unwrap_or_default(),
+        record: reader.get(s, "record", record).unwrap_or_default(),
+        fields: reader.get(s, "fields", fields).unwrap_or_default(),
         schedule: reader.get(s, "schedule", schedule),
         retry: reader.get(s, "retry", retry).unwrap_or_default(),
         rate_limit: reader.get(s, "rate_limit", rate_limit).unwrap_or_default(),
@@ -55,6 +59,7 @@ pub(super) fn http(reader: &mut Reader, path: &str, node: &Node) -> Option<Http>
         read_timeout: reader.get(s, "read_timeout", Reader::duration),
         timeout: reader.get(s, "timeout", Reader::duration),
         max_body_bytes: reader.get(s, "max_body_bytes", Reader::whole),
+        max_redirects: reader.get(s, "max_redirects", Reader::whole),
     };
     reader.close(&section);
     Some(http)
@@ -69,7 +74,11 @@ fn pagination(reader: &mut Reader, path: &str, node: &Node) -> Option<Pagination
         max_page: reader.get(s, "max_page", Reader::whole),
         initial: reader.get(s, "initial", Reader::scalar),
         next_token_path: reader.get(s, "next_token_path", Reader::text),
+        next_token_header: reader.get(s, "next_token_header", Reader::text),
         next_url_path: reader.get(s, "next_url_path", Reader::text),
+        next_url_header: reader.get(s, "next_url_header", Reader::text),
+        allow_hosts: reader.get(s, "allow_hosts", Reader::scalars).unwrap_or_default(),
+        result_ceiling: reader.get(s, "result_ceiling", Reader::whole),
         has_more_path: reader.get(s, "has_more_path", Reader::text),
         base: reader.get(s, "base", Reader::whole),
         always_token: reader.get(s, "always_token", Reader::flag),
@@ -93,22 +102,6 @@ fn window(reader: &mut Reader, path: &str, node: &Node) -> Option<Window> {
     };
     reader.close(&section);
     Some(window)
-}
-
-fn response(reader: &mut Reader, path: &str, node: &Node) -> Option<Response> {
-    let mut section = reader.section(path, node)?;
-    let s = &mut section;
-    let response = Response {
-        format: reader.get(s, "format", Reader::word),
-        items_path: reader.get(s, "items_path", Reader::text),
-        id_path: reader.get(s, "id_path", Reader::text),
-        updated_at_path: reader.get(s, "updated_at_path", Reader::text),
-        total_path: reader.get(s, "total_path", Reader::text),
-        has_more_path: reader.get(s, "has_more_path", Reader::text),
-        version_path: reader.get(s, "version_path", Reader::text),
-    };
-    reader.close(&section);
-    Some(response)
 }
 
 fn schedule(reader: &mut Reader, path: &str, node: &Node) -> Option<Schedule> {

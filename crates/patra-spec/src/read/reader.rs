@@ -64,6 +64,25 @@ impl Reader {
         path
     }
 
+    /// The same for an element of a list.
+    pub(super) fn element(&mut self, parent: &str, at: usize, node: &Node) -> String {
+        let path = format!("{parent}[{at}]");
+        let place = Place { key: node.at, value: node.at, shift: node.shift };
+        self.origin.places.insert(path.clone(), place);
+        path
+    }
+
+    /// All elements of a list that can be read.
+    pub(super) fn list<T>(&mut self, path: &str, node: &Node, read: Read<T>) -> Option<Vec<T>> {
+        let Data::List(items) = &node.data else { return self.wrong(path, node, "a list") };
+        let mut all = Vec::with_capacity(items.len());
+        for (at, item) in items.iter().enumerate() {
+            let path = self.element(path, at, item);
+            all.extend(read(self, &path, item));
+        }
+        Some(all)
+    }
+
     /// Reports the keys that no `get` asked for.
     pub(super) fn close(&mut self, section: &Section<'_>) {
         for entry in section.entries.iter().filter(|entry| !section.known.contains(&entry.key.as_str())) {

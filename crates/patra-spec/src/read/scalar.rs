@@ -98,7 +98,7 @@ impl Reader {
         }
     }
 
-    fn dictionary(&mut self, path: &str, node: &Node, words: &[String]) -> Option<String> {
+    pub(super) fn dictionary(&mut self, path: &str, node: &Node, words: &[String]) -> Option<String> {
         let allowed: Vec<_> = words.iter().map(String::as_str).collect();
         let Data::Text(text) = &node.data else {
             return self.wrong(path, node, &format!("one of {}", allowed.join(", ")));
@@ -112,7 +112,11 @@ impl Reader {
         self.report(path, node, message, hint)
     }
 
-    /// Name to text, as in `query`, `headers` and `fields`.
+    pub(super) fn scalars(&mut self, path: &str, node: &Node) -> Option<Vec<String>> {
+        self.list(path, node, Reader::scalar)
+    }
+
+    /// Name to text, as in `query` and `headers`.
     pub(super) fn texts(&mut self, path: &str, node: &Node) -> Option<BTreeMap<String, String>> {
         let section = self.section(path, node)?;
         let mut texts = BTreeMap::new();

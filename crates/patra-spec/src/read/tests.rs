@@ -1,5 +1,7 @@
 //! Every kind of problem, at its line and column, with its hint.
 
+mod answers;
+
 use super::read;
 
 const BASE: &str = "\
@@ -77,7 +79,7 @@ fn keys_and_types() {
     check(
         "path: /list",
         "colour: red",
-        "t.yaml:4:40: endpoints.list.http.colour: unknown key `colour`\n  hint: expected one of: base_url, path, method, headers, connect_timeout, read_timeout, timeout, max_body_bytes",
+        "t.yaml:4:40: endpoints.list.http.colour: unknown key `colour`\n  hint: expected one of: base_url, path, method, headers, connect_timeout, read_timeout, timeout, max_body_bytes, max_redirects",
     );
     check(
         "page_size: 100",
@@ -149,7 +151,11 @@ fn words_of_the_dictionaries() {
         "    kind: 7\n    query:",
         "t.yaml:5:11: endpoints.list.kind: expected one of document, work, note, tweet, article, found the number 7",
     );
-    check("$.at }", "$.at, format: xml }", "t.yaml:10:84: endpoints.list.response.format: `xml` is not one of json");
+    check(
+        "$.at }",
+        "$.at, format: yml }",
+        "t.yaml:10:84: endpoints.list.response.format: `yml` is not one of json, xml, csv\n  hint: did you mean `xml`?",
+    );
 }
 
 // covers: ING-4.2-07, ING-3.3-08

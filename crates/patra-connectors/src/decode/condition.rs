@@ -1,0 +1,53 @@
+//! What must be so at a path, of an item or of a whole answer.
+
+use serde_json::value::RawValue;
+
+use patra_core::Fault;
+use patra_spec::{Pattern, snapshot};
+
+use super::paths::{Paths, broken};
+use super::scalar::{is_null, spelled};
+
+#[derive(Debug)]
+pub(super) struct Condition {
+    slot: usize,
+    declared: snapshot::Condition,
+    pattern: Option<Pattern>,
+}
+
+impl Condition {
+    pub(super) fn new(declared: &snapshot::Condition, paths: &mut Paths) -> Result<Condition, Fault> {
+        let pattern = declared.matches.as_deref().map(Pattern::parse).transpose();
+        Ok(Condition {
+            slot: paths.add(&declared.path)?,
+            declared: declared.clone(),
+            pattern: pattern.map_err(|flaw| broken(&flaw.message))?,
+        })
+    }
+
+    pub(super) fn path(&self) -> &str {
+        &self.declared.path
+    }
+
+    /// What stands there; null is nothing.
+    pub(super) fn value<'a>(&self, found: &[Option<&'a RawValue>]) -> Option<&'a RawValue> {
+        found[self.slot].filter(|raw| !is_null(raw))
+    }
+
+    /// Whether the rule of an error says nothing about absence, and so needs something to be there.
+    pub(super) fn needs_value(&self) -> bool {
+        self.declared.exists != Some(false)
+    }
+
+    /// Values are compared as text: `0` and `"0"` are equal. What is absent equals nothing.
+    pub(super) fn holds(&self, found: &[Option<&RawValue>]) -> bool {
+        let value = self.value(found);
+        let text = value.and_then(spelled);
+        let (rule, text) = (&self.declared, text.as_deref());
+        rule.exists.is_none_or(|exists| exists == value.is_some())
+            && rule.equals.as_deref().is_none_or(|wanted| text == Some(wanted))
+            && rule.not_equals.as_deref().is_none_or(|unwanted| text != Some(unwanted))
+            && (rule.r#in.is_empty() || text.is_some_and(|text| rule.r#in.iter().any(|word| word == text)))
+            && self.pattern.as_ref().is_none_or(|pattern| text.is_some_and(|text| pattern.matches(text)))
+    }
+}

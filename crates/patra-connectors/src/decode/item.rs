@@ -1,0 +1,151 @@
+//! One item to one record.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use patra_core::record::{MAX_KEY_BYTES, Record, Rejected, Version};
+use patra_core::{Code, Fault};
+use patra_spec::{Snapshot, TimeFormat};
+
+use super::cast::Fields;
+use super::condition::Condition;
+use super::paths::{Paths, broken};
+use super::scalar::text;
+use super::strip::Strip;
+use super::time;
+use super::walk::Wanted;
+
+#[derive(Debug)]
+pub(super) struct Items {
+    wanted: Wanted,
+    ids: Vec<(usize, String)>,
+    separator: char,
+    updated_at: Option<usize>,
+    updated_at_path: String,
+    time_format: TimeFormat,
+    version: Option<usize>,
+    filter: Vec<Condition>,
+    fields: Fields,
+    strip: Option<Strip>,
+}
+
+impl Items {
+    pub(super) fn new(spec: &Snapshot) -> Result<Items, Fault> {
+        let (response, mapping) = (&spec.response, &spec.mapping);
+        let mut paths = Paths::default();
+        let time_format = response.updated_at_format.as_deref().map(TimeFormat::parse).transpose();
+        let mut ids = Vec::new();
+        for path in &response.id_path.0 {
+            ids.push((paths.add(path)?, path.clone()));
+        }
+        let filter = mapping.filter.iter().map(|condition| Condition::new(condition, &mut paths));
+        Ok(Items {
+            filter: filter.collect::<Result<_, _>>()?,
+            updated_at: paths.maybe(response.updated_at_path.as_deref())?,
+            updated_at_path: response.updated_at_path.clone().unwrap_or_default(),
+            version: paths.maybe(response.version_path.as_deref())?,
+            fields: Fields::new(mapping, &mut paths)?,
+            strip: Strip::new(&mapping.remove)?,
+            wanted: paths.wanted(),
+            ids,
+            separator: response.id_separator.as_ref().and_then(|text| text.chars().next()).unwrap_or(':'),
+            time_format: time_format.map_err(|flaw| broken(&flaw.message))?.unwrap_or_default(),
+        })
+    }
+
+    /// What is stored of the item: a slice of the body, or a copy without what is to be removed.
+    pub(super) fn payload(&self, body: &Bytes, raw: &RawValue) -> Bytes {
+        match &self.strip {
+            None => body.slice_ref(raw.get().as_bytes()),
+            Some(strip) => Bytes::from(strip.apply(raw)),
+        }
+    }
+
+    /// The record; nothing when the filter does not want it.
+    pub(super) fn record<'a>(
+        &self,
+        raw: &'a RawValue,
+        payload: Bytes,
+        content_hash: [u8; 16],
+        found: &mut Vec<Option<&'a RawValue>>,
+    ) -> Result<Option<Record>, Flaw> {
+        self.wanted.find_into(raw.get(), found).map_err(|error| Flaw::new(None, format!("unreadable: {error}")))?;
+        if !self.filter.iter().all(|condition| condition.holds(found)) {
+            return Ok(None);
+        }
+        let key = self.key(found)?;
+        let at = |slot: Option<usize>| slot.and_then(|slot| found[slot]);
+        let Some(updated_at) = at(self.updated_at).and_then(|raw| time::instant(&self.time_format, raw)) else {
+            return Err(Flaw::new(Some(key), format!("updated_at_path {} finds no time", self.updated_at_path)));
+        };
+        let source_version = at(self.version).and_then(text).and_then(|text| text.parse().ok()).unwrap_or(0);
+        let fields = match self.fields.map(found) {
+            Ok(fields) => fields,
+            Err(reason) => return Err(Flaw::new(Some(key), reason)),
+        };
+        Ok(Some(Record { key, version: Version { updated_at, source_version }, fields, payload, content_hash }))
+    }
+
+    fn key(&self, found: &[Option<&RawValue>]) -> Result<String, Flaw> {
+        let key = match &self.ids[..] {
+            [(slot, path)] => part(found[*slot], path)?.into_owned(),
+            parts => self.joined(parts, found)?,
+        };
+        if key.len() > MAX_KEY_BYTES || key.contains('\0') {
+            let reason = format!("the id has {} bytes or a NUL; at most {MAX_KEY_BYTES} are kept", key.len());
+            return Err(Flaw::new(None, reason));
+        }
+        Ok(key)
+    }
+
+    /// A separator within a part is marked, so that different parts never make the same id.
+    fn joined(&self, parts: &[(usize, String)], found: &[Option<&RawValue>]) -> Result<String, Flaw> {
+        let mut key = String::new();
+        for (at, (slot, path)) in parts.iter().enumerate() {
+            if at > 0 {
+                key.push(self.separator);
+            }
+            for c in part(found[*slot], path)?.chars() {
+                if c == self.separator || c == '\\' {
+                    key.push('\\');
+                }
+                key.push(c);
+            }
+        }
+        Ok(key)
+    }
+}
+
+fn part<'a>(raw: Option<&'a RawValue>, path: &str) -> Result<Cow<'a, str>, Flaw> {
+    match raw.and_then(text) {
+        None => Err(Flaw::new(None, format!("id_path {path} finds no text or number"))),
+        Some(key) if key.is_empty() => Err(Flaw::new(None, format!("id_path {path} finds an empty text"))),
+        Some(key) => Ok(key),
+    }
+}
+
+/// Why an item is set aside.
+pub(super) struct Flaw {
+    key: Option<String>,
+    reason: String,
+}
+
+impl Flaw {
+    fn new(key: Option<String>, reason: String) -> Flaw {
+        Flaw { key, reason }
+    }
+
+    pub(super) fn reject(self, index: usize, raw: &RawValue) -> Rejected {
+        let text = raw.get();
+        let cut = (0..=Rejected::MAX_SAMPLE.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        Rejected {
+            index: u32::try_from(index).unwrap_or(u32::MAX),
+            key: self.key,
+            code: Code::ValidationError,
+            reason: self.reason,
+            sample: text[..cut].to_owned(),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Collects the places that are wanted, and says where each will be among what is found.
+
+use patra_core::{Code, Fault, Level};
+use patra_spec::Selector;
+
+use super::walk::Wanted;
+
+#[derive(Debug, Default)]
+pub(super) struct Paths(Vec<Selector>);
+
+impl Paths {
+    pub(super) fn add(&mut self, path: &str) -> Result<usize, Fault> {
+        self.0.push(parse(path)?);
+        Ok(self.0.len() - 1)
+    }
+
+    pub(super) fn maybe(&mut self, path: Option<&str>) -> Result<Option<usize>, Fault> {
+        path.map(|path| self.add(path)).transpose()
+    }
+
+    pub(super) fn wanted(&self) -> Wanted {
+        Wanted::new(&self.0)
+    }
+}
+
+pub(super) fn parse(path: &str) -> Result<Selector, Fault> {
+    Selector::parse(path).map_err(|flaw| broken(&format!("the path {path} is unreadable: {}", flaw.message)))
+}
+
+/// A snapshot that compiled and cannot be used: nothing but a person can help.
+pub(super) fn broken(reason: &str) -> Fault {
+    Fault::new(Code::ConfigError, Level::L4, format!("the snapshot is unusable: {reason}"))
+}

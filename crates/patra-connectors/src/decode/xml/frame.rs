@@ -1,0 +1,125 @@
+//! An element that is being read: what is known of it so far, as JSON.
+
+use std::io::Write;
+
+/// Different names among the children of one element.
+const MAX_NAMES: usize = 256;
+
+#[derive(Debug, Default)]
+pub(super) struct Frame {
+    name: String,
+    /// A list in its parent, even when it is alone.
+    pub(super) list: bool,
+    /// Only its text counts.
+    pub(super) flat: bool,
+    /// Whether it lies on the way to the items.
+    pub(super) on_path: bool,
+    pub(super) text: String,
+    /// Attributes as members.
+    attributes: Vec<u8>,
+    children: Vec<Group>,
+}
+
+/// The children of one name.
+#[derive(Debug)]
+struct Group {
+    name: String,
+    list: bool,
+    count: usize,
+    values: Vec<u8>,
+}
+
+impl Frame {
+    pub(super) fn new(name: &str, on_path: bool) -> Frame {
+        Frame { name: name.to_owned(), on_path, ..Frame::default() }
+    }
+
+    pub(super) fn document(on_path: bool) -> Frame {
+        Frame::new("", on_path)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.children.is_empty()
+    }
+
+    pub(super) fn attribute(&mut self, name: &str, value: &str) {
+        member(&mut self.attributes, &format!("@{name}"));
+        json(&mut self.attributes, value);
+    }
+
+    /// Makes sure that there is a list of this name.
+    pub(super) fn expect_list(&mut self, name: &str) {
+        if !self.children.iter().any(|group| group.name == name) {
+            self.children.push(Group { name: name.to_owned(), list: true, count: 0, values: Vec::new() });
+        }
+    }
+
+    pub(super) fn child(&mut self, child: &Frame) -> Result<(), String> {
+        // Children of one name mostly stand together.
+        let known = self.children.iter().rposition(|group| group.name == child.name);
+        let at = match known {
+            Some(at) => at,
+            None if self.children.len() == MAX_NAMES => {
+                return Err(format!("an element has children of more than {MAX_NAMES} names"));
+            }
+            None => {
+                let (name, list) = (child.name.clone(), child.list);
+                self.children.push(Group { name, list, count: 0, values: Vec::new() });
+                self.children.len() - 1
+            }
+        };
+        let group = &mut self.children[at];
+        if group.count > 0 {
+            group.values.push(b',');
+        }
+        group.count += 1;
+        child.write(&mut group.values);
+        Ok(())
+    }
+
+    pub(super) fn value(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.write(&mut out);
+        out
+    }
+
+    /// Text alone is a JSON text; anything more is an object.
+    fn write(&self, out: &mut Vec<u8>) {
+        let text = self.text.trim();
+        if self.attributes.is_empty() && self.children.is_empty() {
+            return json(out, text);
+        }
+        let mut members = self.attributes.clone();
+        for group in &self.children {
+            member(&mut members, &group.name);
+            let list = group.list || group.count != 1;
+            if list {
+                members.push(b'[');
+            }
+            members.extend_from_slice(&group.values);
+            if list {
+                members.push(b']');
+            }
+        }
+        if !text.is_empty() {
+            member(&mut members, "#text");
+            json(&mut members, text);
+        }
+        out.push(b'{');
+        out.append(&mut members);
+        out.push(b'}');
+    }
+}
+
+fn member(out: &mut Vec<u8>, name: &str) {
+    if !out.is_empty() {
+        out.push(b',');
+    }
+    json(out, name);
+    out.push(b':');
+}
+
+fn json(out: &mut Vec<u8>, text: &str) {
+    // Neither a text nor memory refuses to be written.
+    let _ = serde_json::to_writer(out.by_ref(), text);
+}

@@ -1,0 +1,88 @@
+//! Endpoints as manifests write them, read through a [`Pager`] from recorded and made-up answers.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+mod bodies;
+mod errors;
+mod paging;
+mod records;
+mod table;
+mod xml;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use patra_connectors::Pager;
+use patra_core::paging::Position;
+use patra_core::port::transport::{Request, Response};
+use patra_core::protocol::run::{Page, Refusal};
+use patra_core::{Ts, Window};
+use patra_spec::Operation;
+
+/// When everything happens.
+const NOW: Ts = Ts::from_secs(1_700_000_000);
+
+/// The lines of an endpoint, as they stand in a manifest; address and window are added when they are left out.
+fn pager(endpoint: &str) -> Pager {
+    let mut yaml = String::from("provenance: far\nendpoints:\n  list:\n");
+    if !endpoint.contains("http:") {
+        yaml.push_str("    http: { base_url: \"https://api.example.org/v1\", path: /list }\n");
+    }
+    if !endpoint.contains("window:") {
+        yaml.push_str("    window: { watermark_key: updated_at, initial: 2020-01-01 }\n");
+    }
+    for line in endpoint.lines() {
+        yaml.push_str(&format!("    {line}\n"));
+    }
+    let manifest = patra_spec::read("far.yaml", &yaml).unwrap_or_else(|problems| panic!("{problems}\n{yaml}"));
+    let compiled = patra_spec::compile(&manifest, "list", Operation::Harvest);
+    let snapshot = compiled.unwrap_or_else(|problems| panic!("{problems}")).snapshot;
+    // What runs is what was stored.
+    let stored = patra_spec::Snapshot::from_body(&snapshot.body()).unwrap();
+    assert_eq!(stored, snapshot);
+    Pager::new(&stored).unwrap()
+}
+
+fn window() -> Window {
+    Window { from: "1900-01-01".parse().unwrap(), to: "2100-01-01".parse().unwrap() }
+}
+
+fn request(pager: &Pager, position: &Position) -> Request {
+    pager.request(position, window(), 2, NOW).unwrap().request
+}
+
+fn answer(headers: &[(&str, &str)], body: &str) -> Response {
+    let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    Response { status: 200, headers, body: Bytes::copy_from_slice(body.as_bytes()) }
+}
+
+fn read_at(pager: &Pager, position: &Position, response: Response) -> Result<Box<Page>, Box<Refusal>> {
+    let exchange = pager.request(position, window(), 2, NOW).unwrap();
+    pager.read(exchange, Ok(response), Duration::ZERO, Ts::from_secs(0))
+}
+
+/// One answer without headers.
+fn read(endpoint: &str, body: &str) -> Result<Box<Page>, Box<Refusal>> {
+    read_at(&pager(endpoint), &Position::Time, answer(&[], body))
+}
+
+fn page(endpoint: &str, body: &str) -> Box<Page> {
+    read(endpoint, body).unwrap_or_else(|refusal| panic!("{}", refusal.fault))
+}
+
+fn fixture(path: &str) -> String {
+    std::fs::read_to_string(format!("{}/tests/fixtures/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+fn keys(page: &Page) -> Vec<&str> {
+    page.records.iter().map(|record| record.key.as_str()).collect()
+}
+
+fn payload(page: &Page, at: usize) -> serde_json::Value {
+    serde_json::from_slice(&page.records[at].payload).unwrap()
+}
+
+fn fields(page: &Page, at: usize) -> serde_json::Value {
+    serde_json::from_str(&page.records[at].fields).unwrap()
+}

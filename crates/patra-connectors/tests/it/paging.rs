@@ -1,0 +1,130 @@
+//! Where the next page is, and how far a far side lets itself be read.
+
+use patra_core::paging::Position;
+use patra_core::{Code, Level};
+
+use super::{NOW, answer, pager, read_at, request, window};
+
+const ITEMS: &str = r#"{"items":[{"id":1,"at":5},{"id":2,"at":5}],"next":"page2?c=1","count":"7"}"#;
+const RESPONSE: &str = "items_path: $.items, id_path: $.id, updated_at_path: $.at";
+
+/// The next URL as it will be asked for.
+fn next_url(endpoint: &str, at: Option<&str>, headers: &[(&str, &str)]) -> Option<String> {
+    let position = Position::Url(at.map(str::to_owned));
+    read_at(&pager(endpoint), &position, answer(headers, ITEMS)).unwrap().facts.next_url
+}
+
+// covers: ING-4.3-04
+#[test]
+fn a_link_header_names_the_next_page() {
+    let endpoint = format!("pagination: {{ type: url, next_url_header: Link }}\nresponse: {{ {RESPONSE} }}");
+    let both = [("link", "</v1/list?page=9>; rel=\"last\""), ("link", "</v1/list?page=2>; rel=\"next\"")];
+    assert_eq!(next_url(&endpoint, None, &both).as_deref(), Some("https://api.example.org/v1/list?page=2"));
+    assert_eq!(next_url(&endpoint, None, &both[..1]), None);
+    let named = endpoint.replace("Link", "X-Next");
+    assert_eq!(
+        next_url(&named, None, &[("x-next", "https://api.example.org/n")]).as_deref(),
+        Some("https://api.example.org/n")
+    );
+}
+
+#[test]
+fn a_relative_url_is_relative_to_its_page() {
+    let endpoint = format!("pagination: {{ type: url, next_url_path: $.next }}\nresponse: {{ {RESPONSE} }}");
+    assert_eq!(next_url(&endpoint, None, &[]).as_deref(), Some("https://api.example.org/v1/page2?c=1"));
+    let deep = Some("https://api.example.org/v2/deep/page1");
+    assert_eq!(next_url(&endpoint, deep, &[]).as_deref(), Some("https://api.example.org/v2/deep/page2?c=1"));
+}
+
+// covers: ING-4.8-06
+#[test]
+fn other_hosts_are_followed_only_where_the_manifest_names_them() {
+    let endpoint = format!(
+        "pagination: {{ type: url, next_url_path: $.next, allow_hosts: [CDN.example.org, \"other.org:8443\"] }}\nresponse: {{ {RESPONSE} }}"
+    );
+    let pager = pager(&endpoint);
+    let check = |url: &str, allowed: bool| {
+        let asked = pager.request(&Position::Url(Some(url.to_owned())), window(), 2, NOW);
+        match asked {
+            Ok(exchange) => assert!(allowed && exchange.request.url == url, "{url}"),
+            Err(refusal) => {
+                assert!(!allowed, "{url}");
+                assert_eq!((refusal.fault.code, refusal.fault.level), (Code::Forbidden, Level::L2));
+            }
+        }
+    };
+    check("https://api.example.org/v1/x", true);
+    check("https://cdn.example.org/x", true);
+    check("https://other.org:8443/x", true);
+    check("https://other.org/x", false);
+    check("https://cdn.example.org:444/x", false);
+    check("http://cdn.example.org/x", false);
+    check("http://api.example.org/v1/x", false);
+    check("https://user:secret@api.example.org/v1/x", false);
+    check("https://api.example.org.evil.org/x", false);
+    check("//evil.org/x", false);
+    check("ftp://cdn.example.org/x", false);
+}
+
+// covers: ING-4.3-03, ING-4.7-02
+#[test]
+fn token_total_and_more_may_stand_in_headers() {
+    let endpoint = format!(
+        "query: {{ c: \"${{ page.token }}\" }}\npagination: {{ type: token, next_token_header: X-Next }}\nresponse: {{ {RESPONSE}, total_header: X-Total-Count, has_more_header: X-More }}"
+    );
+    let pager = pager(&endpoint);
+    let read = |headers: &[(&str, &str)]| {
+        read_at(&pager, &Position::Token(None), answer(headers, ITEMS)).unwrap().facts.clone()
+    };
+    let facts = read(&[("x-next", " abc "), ("x-total-count", "70"), ("x-more", "TRUE")]);
+    assert_eq!((facts.next_token.as_deref(), facts.total, facts.has_more), (Some("abc"), Some(70), Some(true)));
+    let facts = read(&[("x-next", ""), ("x-total-count", "many"), ("x-more", "perhaps")]);
+    assert_eq!((facts.next_token, facts.total, facts.has_more), (None, None, None));
+}
+
+// covers: ING-4.3-03
+#[test]
+fn a_token_may_be_sent_in_a_header() {
+    let endpoint = format!(
+        "http: {{ base_url: \"https://api.example.org\", headers: {{ X-Cursor: \"${{ page.token }}\" }} }}\npagination: {{ type: token, next_token_path: $.next }}\nresponse: {{ {RESPONSE} }}"
+    );
+    let pager = pager(&endpoint);
+    assert_eq!(request(&pager, &Position::Token(None)).headers, []);
+    let sent = request(&pager, &Position::Token(Some("a b".into())));
+    assert_eq!(sent.headers, [("X-Cursor".to_owned(), "a b".to_owned())]);
+    let broken = pager.request(&Position::Token(Some("a\r\nX-Evil: 1".into())), window(), 2, NOW).unwrap_err();
+    assert_eq!(broken.fault.code, Code::InvalidInput);
+}
+
+/// Half of ING-15-02: nothing is clamped in silence. Cutting the window is the planner's part.
+#[test]
+fn a_window_over_the_ceiling_is_refused() {
+    let endpoint = |ceiling: u64| {
+        format!(
+            "query: {{ offset: \"${{ page.offset }}\" }}\npagination: {{ type: offset, page_size: 2, result_ceiling: {ceiling} }}\nresponse: {{ {RESPONSE}, total_path: $.count }}"
+        )
+    };
+    let refusal = read_at(&pager(&endpoint(6)), &Position::Offset(0), answer(&[], ITEMS)).unwrap_err();
+    assert_eq!(refusal.fault.level, Level::L2);
+    assert_eq!(
+        refusal.fault.message,
+        "the window holds 7 records and the far side gives out 6 of a query: it must be narrower than it is"
+    );
+    let pager = pager(&endpoint(7));
+    let page = read_at(&pager, &Position::Offset(0), answer(&[], ITEMS)).unwrap();
+    assert_eq!((page.facts.total, page.facts.has_more), (Some(7), None));
+    // The page that reaches the ceiling is the last one: no request is made behind it.
+    let last = read_at(&pager, &Position::Offset(6), answer(&[], ITEMS)).unwrap();
+    assert_eq!(last.facts.has_more, Some(false));
+    let beyond = pager.request(&Position::Offset(7), window(), 2, NOW).unwrap_err();
+    assert!(beyond.fault.message.contains("holds more records"), "{}", beyond.fault);
+}
+
+// covers: ING-4.2-09
+#[test]
+fn redirects_are_off_unless_the_manifest_allows_some() {
+    let endpoint =
+        |http: &str| format!("http: {{ base_url: \"https://api.example.org\"{http} }}\nresponse: {{ {RESPONSE} }}");
+    assert_eq!(request(&pager(&endpoint("")), &Position::Time).limits.max_redirects, 0);
+    assert_eq!(request(&pager(&endpoint(", max_redirects: 3")), &Position::Time).limits.max_redirects, 3);
+}

@@ -1,0 +1,187 @@
+//! Answers: how they are read, where things stand in them, which of them are errors.
+
+use super::Check;
+use crate::manifest::{Condition, Csv, Endpoint, ErrorRule, Response};
+use crate::pattern::Pattern;
+use crate::selector::{Segment, Selector};
+use crate::words::Format;
+
+const MAX_RULES: usize = 32;
+const MAX_ID_PARTS: usize = 8;
+const MAX_COLUMNS: usize = 1_024;
+
+impl Check<'_> {
+    pub(super) fn response(&mut self, path: &str, endpoint: &Endpoint) {
+        let response = &endpoint.response;
+        let path = &format!("{path}.response");
+        self.trio(path, response);
+        for (key, value) in [
+            ("items_path", &response.items_path),
+            ("updated_at_path", &response.updated_at_path),
+            ("total_path", &response.total_path),
+            ("has_more_path", &response.has_more_path),
+            ("version_path", &response.version_path),
+        ] {
+            self.selector(&format!("{path}.{key}"), value.as_deref());
+        }
+        for (key, value) in [("total_header", &response.total_header), ("has_more_header", &response.has_more_header)] {
+            self.header_name(&format!("{path}.{key}"), value.as_deref());
+        }
+        self.once(path, "total_path", &response.total_path, "total_header", &response.total_header);
+        self.once(path, "has_more_path", &response.has_more_path, "has_more_header", &response.has_more_header);
+        self.time_format(&format!("{path}.updated_at_format"), response.updated_at_format.as_deref());
+        self.id(path, response);
+        self.format(path, endpoint);
+        if response.errors.len() > MAX_RULES {
+            self.report(&format!("{path}.errors"), format!("at most {MAX_RULES} are looked for"));
+        }
+        for (at, rule) in response.errors.iter().enumerate() {
+            self.error_rule(&format!("{path}.errors[{at}]"), rule);
+        }
+    }
+
+    /// Two of the required trio; whether an update time is needed depends on the operation (C-23).
+    fn trio(&mut self, path: &str, response: &Response) {
+        let items = response.items_path.is_some() || response.format == Some(Format::Csv);
+        for (key, there, example) in [("items_path", items, "$.items"), ("id_path", response.id_path.is_some(), "$.id")]
+        {
+            if !there {
+                let hint = format!("for example {key}: {example}");
+                self.report_with(&format!("{path}.{key}"), format!("`{key}` is missing"), hint);
+            }
+        }
+    }
+
+    fn id(&mut self, path: &str, response: &Response) {
+        let paths = response.id_path.as_ref().map_or(&[][..], |paths| &paths.0);
+        match paths {
+            [] if response.id_path.is_some() => self.report(&format!("{path}.id_path"), "the list is empty"),
+            [one] => self.selector(&format!("{path}.id_path"), Some(one)),
+            several => {
+                for (at, part) in several.iter().enumerate() {
+                    self.selector(&format!("{path}.id_path[{at}]"), Some(part));
+                }
+            }
+        }
+        if paths.len() > MAX_ID_PARTS {
+            self.report(&format!("{path}.id_path"), format!("an id has at most {MAX_ID_PARTS} parts"));
+        }
+        if let Some(separator) = &response.id_separator {
+            let path = format!("{path}.id_separator");
+            if paths.len() < 2 {
+                self.report(&path, "`id_separator` has no meaning without several paths in `id_path`");
+            }
+            let one = separator.chars().count() == 1;
+            if !one || separator.chars().any(|c| c.is_control() || c == '\\') {
+                self.report(&path, "expected one character, and no `\\`");
+            }
+        }
+    }
+
+    fn format(&mut self, path: &str, endpoint: &Endpoint) {
+        let response = &endpoint.response;
+        let format = response.format.unwrap_or_default();
+        for (key, there, fits) in [
+            ("csv", response.csv.is_some(), format == Format::Csv),
+            ("xml", response.xml.is_some(), format == Format::Xml),
+        ] {
+            if there && !fits {
+                let message = format!("`{key}` has no meaning with {} answers", format.as_str());
+                self.report_with(&format!("{path}.{key}"), message, format!("remove it, or set `format: {key}`"));
+            }
+        }
+        match format {
+            Format::Json => {}
+            Format::Xml => self.elements(path, response),
+            Format::Csv => self.rows(path, endpoint),
+        }
+    }
+
+    /// Elements are found by their names: which of them repeat is not known before.
+    fn elements(&mut self, path: &str, response: &Response) {
+        let Some(Ok(items)) = response.items_path.as_deref().map(Selector::parse) else { return };
+        let named = items.segments().iter().all(|segment| matches!(segment, Segment::Key(_)));
+        if items.segments().is_empty() || !named {
+            let hint = "for example items_path: $.feed.entry";
+            self.report_with(
+                &format!("{path}.items_path"),
+                "for XML, `items_path` names elements from the root on",
+                hint,
+            );
+        }
+    }
+
+    fn rows(&mut self, path: &str, endpoint: &Endpoint) {
+        let (response, paging) = (&endpoint.response, endpoint.pagination.clone().unwrap_or_default());
+        if response.items_path.as_deref().is_some_and(|items| items != "$") {
+            self.report_with(&format!("{path}.items_path"), "the rows of a CSV answer are `$`", "remove `items_path`");
+        }
+        let pagination = path.replace(".response", ".pagination");
+        for (path, there) in [
+            (format!("{path}.total_path"), response.total_path.is_some()),
+            (format!("{path}.has_more_path"), response.has_more_path.is_some()),
+            (format!("{path}.errors"), !response.errors.is_empty()),
+            (format!("{pagination}.has_more_path"), paging.has_more_path.is_some()),
+            (format!("{pagination}.next_token_path"), paging.next_token_path.is_some()),
+            (format!("{pagination}.next_url_path"), paging.next_url_path.is_some()),
+        ] {
+            if there {
+                self.report_with(&path, "a CSV answer holds rows and nothing beside them", "use a header instead");
+            }
+        }
+        if let Some(csv) = &response.csv {
+            self.csv(&format!("{path}.csv"), csv);
+        }
+    }
+
+    fn csv(&mut self, path: &str, csv: &Csv) {
+        let one = |text: &str| text.len() == 1 && text.is_ascii() && !text.contains(['\n', '\r']);
+        if csv.delimiter.as_deref().is_some_and(|text| text != "tab" && !one(text)) {
+            self.report_with(
+                &format!("{path}.delimiter"),
+                "expected one ASCII character, or `tab`",
+                "for example \";\"",
+            );
+        }
+        if csv.quote.as_deref().is_some_and(|text| text != "none" && !one(text)) {
+            self.report(&format!("{path}.quote"), "expected one ASCII character, or `none`");
+        }
+        if csv.header == Some(false) && csv.columns.is_empty() {
+            let hint = "for example columns: [id, title]";
+            self.report_with(&format!("{path}.columns"), "without a header, `columns` must name the fields", hint);
+        }
+        if csv.columns.len() > MAX_COLUMNS {
+            self.report(&format!("{path}.columns"), format!("at most {MAX_COLUMNS} columns are read"));
+        }
+        for (at, column) in csv.columns.iter().enumerate() {
+            if column.is_empty() || csv.columns[..at].contains(column) {
+                let message = if column.is_empty() { "a column has no name" } else { "this column is there twice" };
+                self.report(&format!("{path}.columns[{at}]"), message);
+            }
+        }
+    }
+
+    fn error_rule(&mut self, path: &str, rule: &ErrorRule) {
+        self.condition(path, &rule.when);
+        self.selector(&format!("{path}.message_path"), rule.message_path.as_deref());
+        if rule.throttle == Some(true) && rule.level.is_some_and(|level| level != patra_core::Level::L1) {
+            self.report_with(&format!("{path}.level"), "what is to be waited out is of level L1", "remove `level`");
+        }
+    }
+
+    pub(super) fn condition(&mut self, path: &str, condition: &Condition) {
+        match &condition.path {
+            None => self.report_with(&format!("{path}.path"), "`path` is missing", "for example path: $.error"),
+            Some(text) => self.selector(&format!("{path}.path"), Some(text)),
+        }
+        if let Some(text) = &condition.matches
+            && let Err(flaw) = Pattern::parse(text)
+        {
+            self.problems.push(self.manifest.origin.flaw(&format!("{path}.matches"), text, flaw));
+        }
+        let looks = condition.equals.is_some() || condition.matches.is_some() || !condition.r#in.is_empty();
+        if condition.exists == Some(false) && looks {
+            self.report(&format!("{path}.exists"), "what is absent has no value to compare");
+        }
+    }
+}
