@@ -5,7 +5,7 @@ use std::process::{Child, Output, Stdio};
 
 use patra_upstream::{Dataset, Script, Server, When};
 
-use crate::support::{Place, http};
+use crate::support::{Place, http, manifest};
 
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -23,25 +23,6 @@ fn check_error(output: &Output, exit: i32, parts: &[&str]) {
         assert!(text.contains(part), "`{part}` is not in:\n{text}");
     }
     assert!(!text.contains("panicked"), "{text}");
-}
-
-fn manifest(base_url: &str) -> String {
-    format!(
-        r#"
-provenance: far
-allow_http: true
-defaults: {{ rate_limit: {{ refill_rate_per_sec: 10000, burst: 1000 }} }}
-endpoints:
-  records:
-    http: {{ base_url: "{base_url}", path: /cursor }}
-    query: {{ cursor: "${{ page.token }}", rows: "${{ page.size }}", from: "${{ window.from | iso }}", to: "${{ window.to | iso }}" }}
-    pagination: {{ type: token, next_token_path: "$.message['next-cursor']", page_size: 50 }}
-    window: {{ supports_updated_since: true, watermark_key: updated_at, safety_lag: PT0S, max_window: PT6H, align: hour, initial: 2024-01-01 }}
-    retry: {{ min_delay: PT0.01S, max_delay: PT0.05S }}
-    response: {{ items_path: "$.message.items", id_path: "$.id", updated_at_path: "$.updated_at", version_path: "$.rev" }}
-    fields: {{ title: "$.title" }}
-"#
-    )
 }
 
 fn far_side(records: usize, script: Script) -> Server {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use patra_core::rng::Rng;
 use patra_upstream::{Dataset, RetryAfter, Script, Server, When};
 
-use crate::support::{Place, now_micros};
+use crate::support::{Place, manifest, now_micros};
 
 /// Kills of one case before it is left to finish.
 const KILLS_PER_CASE: usize = 5;
@@ -80,24 +80,6 @@ fn far_side(rng: &mut Rng) -> Server {
         ..Script::default()
     };
     Server::start(([127, 0, 0, 1], 0).into(), dataset, script).unwrap()
-}
-
-fn manifest(base_url: &str) -> String {
-    format!(
-        r#"
-provenance: far
-allow_http: true
-defaults: {{ rate_limit: {{ refill_rate_per_sec: 10000, burst: 1000 }} }}
-endpoints:
-  records:
-    http: {{ base_url: "{base_url}", path: /cursor }}
-    query: {{ cursor: "${{ page.token }}", rows: "${{ page.size }}", from: "${{ window.from | iso }}", to: "${{ window.to | iso }}" }}
-    pagination: {{ type: token, next_token_path: "$.message['next-cursor']", page_size: 50 }}
-    window: {{ supports_updated_since: true, watermark_key: updated_at, safety_lag: PT0S, max_window: PT12H, align: hour, initial: 2024-01-01 }}
-    retry: {{ min_delay: PT0.01S, max_delay: PT0.1S }}
-    response: {{ items_path: "$.message.items", id_path: "$.id", updated_at_path: "$.updated_at", version_path: "$.rev" }}
-"#
-    )
 }
 
 fn compare(place: &Place, server: &Server) {

@@ -105,6 +105,26 @@ fn psql(url: &str, statement: &str) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// The cursor endpoint of the scripted far side, in slices of six hours and pages of fifty.
+pub(crate) fn manifest(base_url: &str) -> String {
+    format!(
+        r#"
+provenance: far
+allow_http: true
+defaults: {{ rate_limit: {{ refill_rate_per_sec: 10000, burst: 1000 }} }}
+endpoints:
+  records:
+    http: {{ base_url: "{base_url}", path: /cursor }}
+    query: {{ cursor: "${{ page.token }}", rows: "${{ page.size }}", from: "${{ window.from | iso }}", to: "${{ window.to | iso }}" }}
+    pagination: {{ type: token, next_token_path: "$.message['next-cursor']", page_size: 50 }}
+    window: {{ supports_updated_since: true, watermark_key: updated_at, safety_lag: PT0S, max_window: PT6H, align: hour, initial: 2024-01-01 }}
+    retry: {{ min_delay: PT0.01S, max_delay: PT0.05S }}
+    response: {{ items_path: "$.message.items", id_path: "$.id", updated_at_path: "$.updated_at", version_path: "$.rev" }}
+    fields: {{ title: "$.title" }}
+"#
+    )
+}
+
 /// One request to a server on this host; a plain one, so that the tests need no other program.
 pub(crate) fn http(url: &str, key: Option<&str>, body: Option<&str>) -> (u16, Value) {
     let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
