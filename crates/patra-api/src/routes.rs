@@ -1,6 +1,7 @@
 //! The routes. One file per resource; `router` is the whole list.
 
 mod health;
+mod input;
 mod jobs;
 mod views;
 

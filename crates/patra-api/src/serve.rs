@@ -1,27 +1,106 @@
-//! Listening, and stopping in bounded time.
+//! Listening: so many connections at once, none held by a client that does not speak or listen, and a stop in bounded time.
+
+mod watched;
 
 use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use self::watched::Watched;
 use crate::Api;
 
-/// How long open connections may take after the stop: an idle keep-alive connection would hold it for ever.
+/// Connections open at once. Further ones wait in the listener's queue until one of these ends.
+const MAX_CONNECTIONS: usize = 1_024;
+/// From the first moment of silence to the end of the next request's head: the half-sent head and the idle keep-alive
+/// connection have the same clock.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long not a byte may move. Longer than any handler takes, so what is cut off is a client that does not read.
+const STALL: Duration = Duration::from_secs(30);
+/// How long open connections may take after the stop: a stalled one would hold it for ever.
 const DRAIN: Duration = Duration::from_secs(5);
+/// The pause after a failed accept: without free file descriptors the next one would fail at once.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until `stop` fires.
 pub async fn serve(listener: TcpListener, api: Api, stop: CancellationToken) -> io::Result<()> {
-    let asked = stop.clone();
-    let server =
-        axum::serve(listener, crate::router(api)).with_graceful_shutdown(async move { asked.cancelled().await });
-    let give_up = async {
-        stop.cancelled().await;
-        tokio::time::sleep(DRAIN).await;
-    };
-    tokio::select! {
-        result = async { server.await } => result,
-        () = give_up => Ok(()),
+    let limits = Limits { connections: MAX_CONNECTIONS, head: HEAD_TIMEOUT, stall: STALL, drain: DRAIN };
+    serve_within(listener, &crate::router(api), limits, &stop).await;
+    Ok(())
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    connections: usize,
+    head: Duration,
+    stall: Duration,
+    drain: Duration,
+}
+
+async fn serve_within(listener: TcpListener, router: &Router, limits: Limits, stop: &CancellationToken) {
+    // Dropping the set ends what is still in it.
+    let mut connections = JoinSet::new();
+    let mut failing = false;
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => break,
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept(), if connections.len() < limits.connections => match accepted {
+                Ok((stream, _)) => {
+                    failing = false;
+                    connections.spawn(converse(stream, router.clone(), limits, stop.clone()));
+                }
+                Err(error) => {
+                    // Once for a row of failures: twenty lines a second would fill the disk next.
+                    if !failing {
+                        tracing::warn!(error = %error, connections.open = connections.len(), "cannot accept a connection");
+                    }
+                    failing = true;
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+    // Whoever comes now is refused, and may try another process, instead of waiting in a queue that nobody serves.
+    drop(listener);
+    let drained = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(limits.drain, drained).await.is_err() {
+        tracing::debug!(connections.open = connections.len(), "connections are cut off by the stop");
     }
 }
+
+async fn converse(stream: TcpStream, router: Router, limits: Limits, stop: CancellationToken) {
+    let moved = Arc::new(AtomicBool::new(false));
+    let io = TokioIo::new(Watched::new(stream, moved.clone()));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .serve_connection(io, TowerToHyperService::new(router));
+    let mut connection = pin!(connection);
+    let mut stopping = false;
+    loop {
+        tokio::select! {
+            // How a connection ends is its client's affair: there is nobody left to tell.
+            _ = connection.as_mut() => return,
+            () = stop.cancelled(), if !stopping => {
+                stopping = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            () = tokio::time::sleep(limits.stall) => if !moved.swap(false, Ordering::Relaxed) {
+                return;
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

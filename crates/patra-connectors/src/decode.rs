@@ -15,8 +15,6 @@ mod time;
 mod walk;
 mod xml;
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
@@ -135,12 +133,11 @@ impl Decoder {
         }
         let items = self.list(found[self.slots.items])?;
         let at = |slot: Option<usize>| slot.and_then(|slot| found[slot]);
-        let named = |slot| at(slot).and_then(text).filter(|text| !text.is_empty()).map(Cow::into_owned);
         let facts = Facts {
             items: u32::try_from(items.len()).unwrap_or(u32::MAX),
             has_more: at(self.slots.has_more).and_then(flag),
-            next_token: named(self.slots.token),
-            next_url: named(self.slots.url),
+            next_token: next(at(self.slots.token), "next_token_path")?,
+            next_url: next(at(self.slots.url), "next_url_path")?,
             total: at(self.slots.total).and_then(text).and_then(|total| total.trim().parse().ok()),
         };
         let mut decoded =
@@ -176,6 +173,21 @@ impl Decoder {
             Some("null") => Ok(Vec::new()),
             Some(list) => serde_json::from_str(list).map_err(|_| wrong("something that is no list")),
         }
+    }
+}
+
+/// The next token or URL. Missing, null, false and empty mean that there is none; a list or an object means that the path
+/// points beside it, and taking that for the end would lose the rest.
+fn next(found: Option<&RawValue>, path: &str) -> Result<Option<String>, Refused> {
+    let Some(raw) = found.filter(|raw| !matches!(raw.get(), "null" | "false")) else { return Ok(None) };
+    let wrong = |what: &str| {
+        let fault = Fault::new(Code::ParseError, Level::L2, format!("{path} finds {what}"));
+        Err(Refused { fault, throttled: false, retry_after: None })
+    };
+    match text(raw) {
+        None => wrong("something that is neither text nor a number"),
+        Some(text) if text.contains('\0') => wrong("a text with a NUL in it"),
+        Some(text) => Ok(Some(text.into_owned()).filter(|text| !text.is_empty())),
     }
 }
 

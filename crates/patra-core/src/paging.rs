@@ -69,16 +69,23 @@ impl Rule {
     /// What follows the page read at `here`. The order of the evidence is ING-4.3-11: `has_more`, then `next`, then a
     /// short page; caps are applied by the caller afterwards. A total can only say that there is more, never that it is
     /// the end: some far sides serve smaller pages than asked for, and some totals lie.
-    pub fn next(&self, here: &Position, page: &Facts) -> Next {
-        // An empty page ends every kind of paging: there is nothing behind it that could be asked for by position (C-65).
+    ///
+    /// `all_full`: every earlier page of the slice is known to have been full.
+    pub fn next(&self, here: &Position, page: &Facts, all_full: bool) -> Next {
         if page.items == 0 {
-            return Next::End;
+            return self.behind_an_empty_page(here, page);
+        }
+        if self.total_may_say_more(here, page, all_full) {
+            return match here {
+                Position::Page(at) => Next::Perhaps(Position::Page(at + 1)),
+                _ => Next::At(Position::Offset(here.number().unwrap_or(0) + u64::from(page.items))),
+            };
         }
         let more = match (page.has_more, &self.kind) {
             (Some(more), _) => more,
             (None, Kind::Token { .. }) => page.next_token.is_some() && !(self.always_token && self.is_short(page)),
             (None, Kind::Url) => page.next_url.is_some(),
-            (None, Kind::Offset | Kind::Page { .. }) => !self.is_short(page) || self.total_says_more(here, page),
+            (None, Kind::Offset | Kind::Page { .. }) => !self.is_short(page),
             (None, Kind::Time) => self.is_cut(page),
         };
         if !more {
@@ -103,15 +110,37 @@ impl Rule {
         page.items < self.page_size
     }
 
-    /// Whether a short numbered page cannot be the last. Pages are taken to be as small as this one, so that a far side
-    /// which caps its pages is read to its end; an honest short last page costs one more, empty answer.
-    fn total_says_more(&self, here: &Position, page: &Facts) -> bool {
-        let read = match (here, &self.kind) {
-            (Position::Offset(at), _) => at + u64::from(page.items),
-            (Position::Page(at), Kind::Page { base }) => (at.saturating_sub(*base) + 1) * u64::from(page.items),
-            _ => return false,
+    /// An empty page ends the reading (C-65), unless the far side says outright that there is more and how to get it.
+    fn behind_an_empty_page(&self, here: &Position, page: &Facts) -> Next {
+        if page.has_more != Some(true) || self.always_token {
+            return Next::End;
+        }
+        let next = match self.kind {
+            Kind::Token { .. } => page.next_token.clone().map(|token| Position::Token(Some(token))),
+            Kind::Url => page.next_url.clone().map(|url| Position::Url(Some(url))),
+            Kind::Offset | Kind::Page { .. } | Kind::Time => None,
         };
-        page.total.is_some_and(|total| read < total)
+        match next {
+            Some(next) if next != *here => Next::At(next),
+            _ => Next::Broken("an empty page says that there is more, but not where"),
+        }
+    }
+
+    /// Whether a short numbered page cannot be the last, going by the total. A far side that caps its pages below the
+    /// asked size is read to its end that way.
+    fn total_may_say_more(&self, here: &Position, page: &Facts, all_full: bool) -> bool {
+        let (None, true, Some(total)) = (page.has_more, self.is_short(page), page.total) else { return false };
+        match (here, &self.kind) {
+            (Position::Offset(at), _) => at + u64::from(page.items) < total,
+            (Position::Page(at), Kind::Page { base }) => {
+                let (before, items) = (at.saturating_sub(*base), u64::from(page.items));
+                // Behind full pages the count is exact. Behind pages that may have been short, take all to be as short
+                // as this one.
+                let read = if all_full { before * u64::from(self.page_size) + items } else { (before + 1) * items };
+                read < total
+            }
+            _ => false,
+        }
     }
 
     /// Whether a single answer leaves some of its window out.
@@ -135,6 +164,8 @@ pub struct Facts {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Next {
     At(Position),
+    /// Only a total says that there is more: a far side without such a page is at its end, not at fault.
+    Perhaps(Position),
     End,
     /// The far side contradicts itself: going on would skip records, ending would lose them.
     Broken(&'static str),
@@ -167,6 +198,11 @@ impl LoopGuard {
 mod tests {
     use super::*;
 
+    /// The decision when all pages before were full.
+    fn after(rule: &Rule, here: &Position, page: &Facts) -> Next {
+        rule.next(here, page, true)
+    }
+
     fn rule(kind: Kind) -> Rule {
         Rule { kind, page_size: 10, max_page: None, always_token: false }
     }
@@ -183,33 +219,54 @@ mod tests {
     #[test]
     fn numbered_pages_go_on_while_pages_are_full() {
         let offset = rule(Kind::Offset);
-        assert_eq!(offset.next(&Position::Offset(20), &page(10)), Next::At(Position::Offset(30)));
-        assert_eq!(offset.next(&Position::Offset(20), &page(9)), Next::End);
+        assert_eq!(after(&offset, &Position::Offset(20), &page(10)), Next::At(Position::Offset(30)));
+        assert_eq!(after(&offset, &Position::Offset(20), &page(9)), Next::End);
         let paged = rule(Kind::Page { base: 1 });
         assert_eq!(paged.first(), Position::Page(1));
-        assert_eq!(paged.next(&Position::Page(1), &page(10)), Next::At(Position::Page(2)));
+        assert_eq!(after(&paged, &Position::Page(1), &page(10)), Next::At(Position::Page(2)));
     }
 
     #[test]
     fn a_total_keeps_short_pages_from_ending_the_reading() {
         let with = |items, total| Facts { total: Some(total), ..page(items) };
         let offset = rule(Kind::Offset);
-        assert_eq!(offset.next(&Position::Offset(20), &with(5, 40)), Next::At(Position::Offset(25)));
-        assert_eq!(offset.next(&Position::Offset(20), &with(5, 25)), Next::End);
-        assert_eq!(offset.next(&Position::Offset(20), &with(0, 40)), Next::End, "a lying total ends on an empty page");
+        assert_eq!(after(&offset, &Position::Offset(20), &with(5, 40)), Next::At(Position::Offset(25)));
+        assert_eq!(after(&offset, &Position::Offset(20), &with(5, 25)), Next::End);
+        assert_eq!(
+            after(&offset, &Position::Offset(20), &with(0, 40)),
+            Next::End,
+            "a lying total ends on an empty page"
+        );
         // Pages of 5 although 10 were asked for: page 4 of 4 is the last.
         let paged = rule(Kind::Page { base: 1 });
-        assert_eq!(paged.next(&Position::Page(3), &with(5, 20)), Next::At(Position::Page(4)));
-        assert_eq!(paged.next(&Position::Page(4), &with(5, 20)), Next::End);
-        assert_eq!(paged.next(&Position::Page(2), &with(10, 3)), Next::At(Position::Page(3)), "a full page goes on");
+        assert_eq!(after(&paged, &Position::Page(1), &with(5, 20)), Next::Perhaps(Position::Page(2)));
+        assert_eq!(paged.next(&Position::Page(3), &with(5, 20), false), Next::Perhaps(Position::Page(4)));
+        assert_eq!(paged.next(&Position::Page(4), &with(5, 20), false), Next::End);
+        assert_eq!(after(&paged, &Position::Page(2), &with(10, 3)), Next::At(Position::Page(3)), "a full page goes on");
+        // An honest short last page behind full ones is the end: no page too many is asked for.
+        assert_eq!(after(&paged, &Position::Page(3), &with(5, 25)), Next::End);
+    }
+
+    #[test]
+    fn an_empty_page_ends_the_reading_unless_it_says_where_to_go_on() {
+        let tokens = rule(Kind::Token { initial: None });
+        let empty = |has_more, token: &str| Facts { has_more, next_token: Some(token.into()), ..page(0) };
+        assert_eq!(after(&tokens, &token("a"), &empty(None, "b")), Next::End);
+        assert_eq!(after(&tokens, &token("a"), &empty(Some(true), "b")), Next::At(token("b")));
+        assert!(matches!(after(&tokens, &token("a"), &empty(Some(true), "a")), Next::Broken(_)));
+        let offset = rule(Kind::Offset);
+        assert!(matches!(
+            after(&offset, &Position::Offset(0), &Facts { has_more: Some(true), ..page(0) }),
+            Next::Broken(_)
+        ));
     }
 
     #[test]
     fn one_answer_that_is_cut_is_not_taken_for_the_whole_window() {
         let time = rule(Kind::Time);
-        assert_eq!(time.next(&Position::Time, &page(9)), Next::End);
-        assert!(matches!(time.next(&Position::Time, &page(10)), Next::Broken(_)));
-        assert!(matches!(time.next(&Position::Time, &Facts { total: Some(12), ..page(9) }), Next::Broken(_)));
+        assert_eq!(after(&time, &Position::Time, &page(9)), Next::End);
+        assert!(matches!(after(&time, &Position::Time, &page(10)), Next::Broken(_)));
+        assert!(matches!(after(&time, &Position::Time, &Facts { total: Some(12), ..page(9) }), Next::Broken(_)));
     }
 
     // covers: ING-4.3-03, ING-4.3-04, ING-4.3-13
@@ -218,22 +275,22 @@ mod tests {
         let tokens = rule(Kind::Token { initial: Some("*".into()) });
         assert_eq!(tokens.first(), token("*"));
         let more = Facts { next_token: Some("b".into()), ..page(3) };
-        assert_eq!(tokens.next(&token("*"), &more), Next::At(token("b")));
-        assert_eq!(tokens.next(&token("b"), &page(10)), Next::End);
+        assert_eq!(after(&tokens, &token("*"), &more), Next::At(token("b")));
+        assert_eq!(after(&tokens, &token("b"), &page(10)), Next::End);
         let urls = rule(Kind::Url);
         let more = Facts { next_url: Some("http://x/2".into()), ..page(3) };
-        assert_eq!(urls.next(&urls.first(), &more), Next::At(Position::Url(Some("http://x/2".into()))));
+        assert_eq!(after(&urls, &urls.first(), &more), Next::At(Position::Url(Some("http://x/2".into()))));
     }
 
     // covers: ING-4.3-11
     #[test]
     fn an_explicit_has_more_outranks_the_rest() {
         let offset = rule(Kind::Offset);
-        assert_eq!(offset.next(&Position::Offset(0), &Facts { has_more: Some(false), ..page(10) }), Next::End);
+        assert_eq!(after(&offset, &Position::Offset(0), &Facts { has_more: Some(false), ..page(10) }), Next::End);
         let short = Facts { has_more: Some(true), ..page(3) };
-        assert_eq!(offset.next(&Position::Offset(0), &short), Next::At(Position::Offset(3)));
+        assert_eq!(after(&offset, &Position::Offset(0), &short), Next::At(Position::Offset(3)));
         let tokens = rule(Kind::Token { initial: None });
-        assert!(matches!(tokens.next(&Position::Token(None), &short), Next::Broken(_)));
+        assert!(matches!(after(&tokens, &Position::Token(None), &short), Next::Broken(_)));
     }
 
     // covers: ING-15-01
@@ -241,9 +298,9 @@ mod tests {
     fn a_source_that_always_gives_a_token_ends_on_a_short_or_empty_page() {
         let crossref = Rule { always_token: true, ..rule(Kind::Token { initial: Some("*".into()) }) };
         let with = |items| Facts { next_token: Some("same".into()), ..page(items) };
-        assert_eq!(crossref.next(&token("*"), &with(10)), Next::At(token("same")));
-        assert_eq!(crossref.next(&token("same"), &with(4)), Next::End);
-        assert_eq!(rule(Kind::Token { initial: None }).next(&token("x"), &with(0)), Next::End);
+        assert_eq!(after(&crossref, &token("*"), &with(10)), Next::At(token("same")));
+        assert_eq!(after(&crossref, &token("same"), &with(4)), Next::End);
+        assert_eq!(after(&rule(Kind::Token { initial: None }), &token("x"), &with(0)), Next::End);
     }
 
     #[test]

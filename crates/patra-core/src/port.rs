@@ -20,6 +20,12 @@ pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// The wall clock, where one is needed at all. Leases use the database's clock instead.
 pub trait Clock: fmt::Debug + Send + Sync {
     fn now(&self) -> Ts;
+
+    /// A time that passes evenly and never steps, for timers and for leases as this process sees them. It equals `now`
+    /// at the start of the process and may differ from it later.
+    fn steady(&self) -> Ts {
+        self.now()
+    }
 }
 
 /// The command side of a store: each value of [`Tx`] is one transaction, with the same meaning in every store.

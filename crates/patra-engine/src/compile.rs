@@ -2,13 +2,13 @@
 
 use patra_core::cursor;
 use patra_core::port::Queries;
-use patra_core::protocol::planner::Draft;
+use patra_core::protocol::planner::{Draft, NotCompiled};
 use patra_core::tx::TriggerTaken;
 use patra_spec::{Manifest, Snapshot};
 
 /// Compiles the registry for a new trigger; a trigger whose plan is open goes on with that plan's own snapshot (C-10).
 /// The error is a sentence for the person who asked.
-pub(crate) async fn draft(queries: &dyn Queries, trigger: &TriggerTaken) -> Result<Box<Draft>, String> {
+pub(crate) async fn draft(queries: &dyn Queries, trigger: &TriggerTaken) -> Result<Box<Draft>, NotCompiled> {
     let (snapshot, warnings) = match &trigger.plan {
         Some(plan) => (stored(queries, &plan.snapshot_hash).await?, Vec::new()),
         None => compiled(queries, trigger).await?,
@@ -43,19 +43,19 @@ fn namespace_key(trigger: &TriggerTaken, snapshot: &Snapshot) -> String {
     if trigger.project_key == "default" { key } else { format!("{}/{key}", trigger.project_key) }
 }
 
-async fn stored(queries: &dyn Queries, hash: &str) -> Result<Snapshot, String> {
-    let body = queries.snapshot(hash).await.map_err(|error| error.to_string())?;
+async fn stored(queries: &dyn Queries, hash: &str) -> Result<Snapshot, NotCompiled> {
+    let body = queries.snapshot(hash).await?;
     let body = body.ok_or_else(|| format!("there is no snapshot {hash}"))?;
-    Snapshot::from_body(&body).map_err(|error| format!("snapshot {hash} is unreadable: {error}"))
+    Snapshot::from_body(&body).map_err(|error| format!("snapshot {hash} is unreadable: {error}").into())
 }
 
-async fn compiled(queries: &dyn Queries, trigger: &TriggerTaken) -> Result<(Snapshot, Vec<String>), String> {
+async fn compiled(queries: &dyn Queries, trigger: &TriggerTaken) -> Result<(Snapshot, Vec<String>), NotCompiled> {
     let code = &trigger.provenance_code;
-    let document = queries.manifest(code).await.map_err(|error| error.to_string())?;
+    let document = queries.manifest(code).await?;
     let document = document.ok_or_else(|| format!("no manifest is applied for `{code}`"))?;
     let document =
         serde_json::from_str(&document).map_err(|error| format!("the manifest of `{code}` is damaged: {error}"))?;
     let manifest = Manifest::from_document(&document).map_err(|problems| problems.to_string())?;
     let compiled = patra_spec::compile(&manifest, &trigger.endpoint_name, trigger.operation);
-    compiled.map(|compiled| (compiled.snapshot, compiled.warnings)).map_err(|problems| problems.to_string())
+    compiled.map(|compiled| (compiled.snapshot, compiled.warnings)).map_err(|problems| problems.to_string().into())
 }

@@ -31,6 +31,11 @@ pub enum RunEvent<'a> {
         lease: &'a Lease,
         fault: &'a patra_core::Fault,
     },
+    /// A transaction of the run failed and will be tried again.
+    StoreFailed {
+        lease: &'a Lease,
+        error: &'a TxError,
+    },
     Ended {
         lease: &'a Lease,
         ended: &'a Ended,
@@ -63,6 +68,11 @@ impl RunEvent<'_> {
                 level = fault.level.as_str(),
                 error = fault.message,
                 "a request failed"
+            ),
+            RunEvent::StoreFailed { lease, error } => tracing::warn!(
+                task.id = lease.task.0,
+                error = %error,
+                "a transaction failed and will be tried again"
             ),
             RunEvent::Ended { lease, ended } => log_end(lease, ended),
         }

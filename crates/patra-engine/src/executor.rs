@@ -24,7 +24,9 @@ struct Service {
     shared: Arc<Shared>,
     machine: Executor,
     rng: Rng,
-    runs: JoinSet<LeaseRef>,
+    runs: JoinSet<()>,
+    /// Which lease a run works on; it must be known also when the run panics.
+    leases: HashMap<tokio::task::Id, LeaseRef>,
     signals: HashMap<TaskId, (LeaseRef, mpsc::Sender<Signal>)>,
     /// Claims and renewals with the store.
     answers: JoinSet<Answer>,
@@ -43,8 +45,16 @@ impl Service {
             lease: shared.options.lease,
             idle_poll: shared.options.poll,
         };
-        let machine = Executor::new(options, rng.fork(), shared.ports.clock.now());
-        Service { shared, machine, rng, runs: JoinSet::new(), signals: HashMap::new(), answers: JoinSet::new() }
+        let machine = Executor::new(options, rng.fork(), shared.ports.clock.steady());
+        Service {
+            shared,
+            machine,
+            rng,
+            runs: JoinSet::new(),
+            leases: HashMap::new(),
+            signals: HashMap::new(),
+            answers: JoinSet::new(),
+        }
     }
 
     async fn serve(&mut self) {
@@ -65,7 +75,7 @@ impl Service {
                 }
                 () = shared.abort.cancelled() => return,
                 () = shared.executor_nudge.notified() => self.machine.nudge(self.now()),
-                Some(ended) = self.runs.join_next() => self.on_ended(ended),
+                Some(ended) = self.runs.join_next_with_id() => self.on_ended(&ended),
                 Some(Ok(answer)) = self.answers.join_next() => {
                     self.on_answer(answer, &mut wants);
                     self.execute(&mut wants);
@@ -80,7 +90,7 @@ impl Service {
 
     fn execute(&mut self, wants: &mut Vec<Want>) {
         for want in wants.drain(..) {
-            let (shared, sent) = (Arc::clone(&self.shared), self.shared.ports.clock.now());
+            let (shared, sent) = (Arc::clone(&self.shared), self.shared.ports.clock.steady());
             match want {
                 Want::Claim(claim) => {
                     self.answers.spawn(async move {
@@ -99,10 +109,10 @@ impl Service {
                     let (sender, receiver) = mpsc::channel(4);
                     self.signals.insert(lease.task, (reference, sender));
                     let rng = self.rng.fork();
-                    self.runs.spawn(async move {
+                    let run = self.runs.spawn(async move {
                         runner::run(shared, *lease, rng, receiver).await;
-                        reference
                     });
+                    self.leases.insert(run.id(), reference);
                 }
                 Want::Stop(lease) => {
                     if let Some((held, sender)) = self.signals.get(&lease.task)
@@ -133,19 +143,20 @@ impl Service {
         }
     }
 
-    fn on_ended(&mut self, ended: Result<LeaseRef, tokio::task::JoinError>) {
-        match ended {
-            Ok(lease) => {
-                if self.signals.get(&lease.task).is_some_and(|(held, _)| *held == lease) {
-                    self.signals.remove(&lease.task);
-                }
-                self.machine.on_ended(self.now(), lease);
-            }
-            // The run panicked: its lease is left to run out, and the attempt is counted.
+    fn on_ended(&mut self, ended: &Result<(tokio::task::Id, ()), tokio::task::JoinError>) {
+        let id = match ended {
+            Ok((id, ())) => *id,
+            // The lease is no longer renewed, so it runs out; the attempt was counted when the task was claimed.
             Err(error) => {
                 tracing::error!(error = %error, "a run ended abnormally; its task is taken back when the lease expires");
+                error.id()
             }
+        };
+        let Some(lease) = self.leases.remove(&id) else { return };
+        if self.signals.get(&lease.task).is_some_and(|(held, _)| *held == lease) {
+            self.signals.remove(&lease.task);
         }
+        self.machine.on_ended(self.now(), lease);
     }
 
     fn signal_all(&self, signal: Signal) {
@@ -155,6 +166,6 @@ impl Service {
     }
 
     fn now(&self) -> Ts {
-        self.shared.ports.clock.now()
+        self.shared.ports.clock.steady()
     }
 }

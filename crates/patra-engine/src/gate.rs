@@ -32,7 +32,7 @@ impl Gate {
     }
 
     fn with<T>(&self, key: &Key, rate: Rate, act: impl FnOnce(&mut Bucket, patra_core::Ts) -> T) -> T {
-        let now = self.clock.now();
+        let now = self.clock.steady();
         // A panic while the lock was held cannot have left a bucket half changed: use it on.
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bucket) = buckets.get_mut(key) {

@@ -17,16 +17,16 @@ pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
         lease: shared.options.lease,
         ..Options::new(shared.options.owner.clone())
     };
-    let mut machine = Planner::new(options, rng, clock.now());
+    let mut machine = Planner::new(options, rng, clock.steady());
     let mut wants = Vec::new();
     loop {
         if machine.is_idle() {
             tokio::select! {
                 () = shared.drain.cancelled() => return,
-                () = shared.planner_nudge.notified() => machine.nudge(clock.now()),
-                () = sleep_until(clock.now(), machine.wake_at()) => {}
+                () = shared.planner_nudge.notified() => machine.nudge(clock.steady()),
+                () = sleep_until(clock.steady(), machine.wake_at()) => {}
             }
-            machine.poll(clock.now(), &mut wants);
+            machine.poll(clock.steady(), &mut wants);
         }
         for want in std::mem::take(&mut wants) {
             let got = match want {
@@ -44,7 +44,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
                     continue;
                 }
             };
-            machine.on(clock.now(), got, &mut wants);
+            machine.on(clock.steady(), got, &mut wants);
         }
     }
 }

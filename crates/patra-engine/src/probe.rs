@@ -34,28 +34,31 @@ pub async fn probe(
     mut show: impl FnMut(&Look),
 ) -> Result<(), Fault> {
     let (pager, rule) = (Pager::new(spec)?, spec.paging());
-    let mut gate = Bucket::new(spec.rate(), clock.now());
+    let mut gate = Bucket::new(spec.rate(), clock.steady());
     let asked = Window { from: window.from - spec.lookback(), to: window.to };
-    let mut position = rule.first();
+    let (mut position, mut all_full) = (rule.first(), true);
     for number in 1..=pages {
         wait_for_permit(&mut gate, clock).await;
         let (request, result) = match pager.request(&position, asked, rule.page_size, clock.now()) {
             Ok(exchange) => {
-                let (request, sent) = (exchange.request.clone(), clock.now());
+                let (request, sent) = (exchange.request.clone(), clock.steady());
                 let answer = transport.send(request.clone()).await;
-                let now = clock.now();
-                (Some(request), pager.read(exchange, answer, now.since(sent), now))
+                let latency = clock.steady().since(sent);
+                (Some(request), pager.read(exchange, answer, latency, clock.now()))
             }
             Err(refusal) => (None, Err(refusal)),
         };
         let next = match &result {
-            Ok(page) => rule.next(&position, &page.facts),
+            Ok(page) => rule.next(&position, &page.facts, all_full),
             Err(_) => Next::End,
         };
+        if let Ok(page) = &result {
+            all_full &= page.facts.items >= rule.page_size;
+        }
         let look = Look { number, position, request, result, next };
         show(&look);
         match look.next {
-            Next::At(next) => position = next,
+            Next::At(next) | Next::Perhaps(next) => position = next,
             Next::End | Next::Broken(_) => break,
         }
     }
@@ -63,7 +66,7 @@ pub async fn probe(
 }
 
 async fn wait_for_permit(gate: &mut Bucket, clock: &Arc<dyn Clock>) {
-    while let Decision::WaitUntil(until) = gate.acquire(clock.now()) {
-        tokio::time::sleep(until.since(clock.now()).max(Duration::from_millis(1))).await;
+    while let Decision::WaitUntil(until) = gate.acquire(clock.steady()) {
+        tokio::time::sleep(until.since(clock.steady()).max(Duration::from_millis(1))).await;
     }
 }

@@ -136,6 +136,7 @@ impl Runner {
         let lease = self.machine.lease();
         let event = match got {
             Got::Tx(Ok(Done::CommitBatch(done))) => RunEvent::Committed { lease, stats: &done.stats },
+            Got::Tx(Err(error)) if error.is_transient() => RunEvent::StoreFailed { lease, error },
             Got::Fetched(Err(refusal)) if !refusal.throttled => RunEvent::Failed { lease, fault: &refusal.fault },
             _ => return,
         };
@@ -143,7 +144,7 @@ impl Runner {
     }
 
     fn now(&self) -> Ts {
-        self.shared.ports.clock.now()
+        self.shared.ports.clock.steady()
     }
 }
 
@@ -161,10 +162,9 @@ async fn read(
     let mut exchange = spec.pager.request(&fetch.position, window, fetch.page_size, clock.now())?;
     let correlation = format!("ing-{}-{}", fetch.run, fetch.batch_no);
     exchange.request.headers.push(("X-Ingest-Correlation-Id".into(), correlation));
-    let sent = clock.now();
+    let sent = clock.steady();
     let answer = shared.ports.transport.send(exchange.request.clone()).await;
-    let now = clock.now();
-    let latency = now.since(sent);
+    let (now, latency) = (clock.now(), clock.steady().since(sent));
     let large = matches!(&answer, Ok(response) if response.body.len() > SMALL);
     if !large {
         return spec.pager.read(exchange, answer, latency, now);

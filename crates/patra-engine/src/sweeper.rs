@@ -19,14 +19,14 @@ pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
         max_attempts: shared.options.run.max_attempts,
         ..defaults
     };
-    let mut machine = Sweeper::new(options, rng, clock.now());
+    let mut machine = Sweeper::new(options, rng, clock.steady());
     let commands: &dyn Commands = &*shared.ports.store;
     loop {
         tokio::select! {
             () = shared.drain.cancelled() => return,
-            () = sleep_until(clock.now(), machine.wake_at()) => {}
+            () = sleep_until(clock.steady(), machine.wake_at()) => {}
         }
-        let Some(sweep) = machine.poll(clock.now()) else { continue };
+        let Some(sweep) = machine.poll(clock.steady()) else { continue };
         let answer = commands.run(sweep).await;
         match &answer {
             Ok(swept) if swept.requeued.is_empty() && swept.failed.is_empty() => {}
@@ -36,6 +36,6 @@ pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
             }
             Err(error) => events::store_failed("sweeper", "Sweep", error),
         }
-        machine.on(clock.now(), &answer);
+        machine.on(clock.steady(), &answer);
     }
 }

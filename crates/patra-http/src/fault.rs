@@ -34,7 +34,10 @@ pub(crate) fn decoding(error: &io::Error) -> Error {
     let ours = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     match (ours, error.kind()) {
         (Some(ours), _) => ours.clone(),
-        (None, io::ErrorKind::UnexpectedEof) => Error::Encoding { reason: "the data ends too early".to_owned() },
+        // Like a plain body that is cut: it may be whole the next time.
+        (None, io::ErrorKind::UnexpectedEof) => {
+            Error::Broken { reason: "the compressed data ends too early".to_owned() }
+        }
         (None, _) => Error::Encoding { reason: error.to_string() },
     }
 }

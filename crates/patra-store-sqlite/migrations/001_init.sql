@@ -55,7 +55,7 @@ CREATE TABLE ing_schedule_instance (
   lease_owner TEXT,
   leased_until INTEGER,
   lease_epoch INTEGER NOT NULL DEFAULT 0,
-  record_remarks TEXT CHECK (json_valid(record_remarks)),
+  record_remarks TEXT CHECK (record_remarks IS NULL OR json_valid(record_remarks)),
   created_at INTEGER NOT NULL
 );
 CREATE UNIQUE INDEX uk_instance_public ON ing_schedule_instance (public_id);
@@ -77,7 +77,7 @@ CREATE TABLE ing_plan (
   expr_proto_hash TEXT NOT NULL,
   spec_fingerprint TEXT NOT NULL,
   status_code TEXT NOT NULL CHECK (status_code IN ('DRAFT', 'SLICING', 'READY', 'PARTIAL', 'FAILED', 'CANCELLED')),
-  record_remarks TEXT CHECK (json_valid(record_remarks)),
+  record_remarks TEXT CHECK (record_remarks IS NULL OR json_valid(record_remarks)),
   created_at INTEGER NOT NULL,
   CHECK (window_from < window_to)
 );
@@ -129,7 +129,7 @@ CREATE TABLE ing_task (
   lease_count INTEGER NOT NULL DEFAULT 0,
   -- Claims since the last committed batch.
   attempt_count INTEGER NOT NULL DEFAULT 0,
-  error TEXT CHECK (json_valid(error)),
+  error TEXT CHECK (error IS NULL OR json_valid(error)),
   created_at INTEGER NOT NULL,
   started_at INTEGER,
   finished_at INTEGER,
@@ -156,11 +156,11 @@ CREATE TABLE ing_task_run (
   operation_code TEXT NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
   attempt_no INTEGER NOT NULL,
   status_code TEXT NOT NULL CHECK (status_code IN ('PLANNED', 'RUNNING', 'SUCCEEDED', 'PARTIAL', 'FAILED', 'CANCELLED')),
-  checkpoint TEXT CHECK (json_valid(checkpoint)),
-  stats TEXT CHECK (json_valid(stats)),
+  checkpoint TEXT CHECK (checkpoint IS NULL OR json_valid(checkpoint)),
+  stats TEXT CHECK (stats IS NULL OR json_valid(stats)),
   window_from INTEGER,
   window_to INTEGER,
-  error TEXT CHECK (json_valid(error)),
+  error TEXT CHECK (error IS NULL OR json_valid(error)),
   created_at INTEGER NOT NULL,
   finished_at INTEGER
 );
@@ -180,7 +180,7 @@ CREATE TABLE ing_task_run_batch (
   expr_hash TEXT NOT NULL,
   batch_no INTEGER NOT NULL CHECK (batch_no > 0),
   position TEXT NOT NULL CHECK (json_valid(position)),
-  next_position TEXT CHECK (json_valid(next_position)),
+  next_position TEXT CHECK (next_position IS NULL OR json_valid(next_position)),
   page_no INTEGER,
   page_size INTEGER,
   before_token TEXT,
@@ -199,7 +199,7 @@ CREATE TABLE ing_task_run_batch (
   stats TEXT NOT NULL CHECK (json_valid(stats)),
   request_digest TEXT NOT NULL CHECK (json_valid(request_digest)),
   response_digest TEXT NOT NULL CHECK (json_valid(response_digest)),
-  error TEXT CHECK (json_valid(error)),
+  error TEXT CHECK (error IS NULL OR json_valid(error)),
   idempotent_key TEXT NOT NULL,
   created_at INTEGER NOT NULL
 );
@@ -253,7 +253,7 @@ CREATE TABLE ing_cursor_event (
   observed_max_value TEXT,
   task_id INTEGER,
   run_id INTEGER,
-  record_remarks TEXT CHECK (json_valid(record_remarks)),
+  record_remarks TEXT CHECK (record_remarks IS NULL OR json_valid(record_remarks)),
   idempotent_key TEXT NOT NULL,
   created_at INTEGER NOT NULL
 );

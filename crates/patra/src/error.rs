@@ -1,6 +1,7 @@
 //! Errors as people see them: `error[CODE]: what`, and a `hint:` that says what to do. The exit code follows the class.
 
 use std::fmt;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use patra_core::Code;
@@ -66,11 +67,10 @@ impl Error {
         Error { hint: Some(hint.into()), ..self }
     }
 
-    #[expect(clippy::print_stderr, reason = "talk goes to stderr, data to stdout")]
     pub(crate) fn print(&self) {
-        // Nobody reads a closed pipe's errors.
+        // Nobody reads a closed pipe's errors, and a stderr that cannot be written is nobody to tell.
         if !self.message.is_empty() {
-            eprintln!("{self}");
+            let _ = writeln!(std::io::stderr(), "{self}");
         }
     }
 

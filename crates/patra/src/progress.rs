@@ -3,11 +3,14 @@
 
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use patra_core::Level;
+use patra_core::protocol::run::Outcome;
+use patra_core::state::TaskStatus;
 use patra_engine::{Listener, RunEvent};
 
 fn display() -> &'static MultiProgress {
@@ -36,9 +39,21 @@ pub(crate) struct Counts {
     pub(crate) rejected: AtomicU64,
     pub(crate) throttled: AtomicU64,
     pub(crate) failures: AtomicU64,
+    /// Tasks that ended FAILED or PARTIAL in this process, whichever job they belong to.
+    pub(crate) tasks_failed: AtomicU64,
+    last_reason: Mutex<String>,
 }
 
 impl Counts {
+    /// Says why something did not work, once for each new reason: a command that waits must not be silent.
+    fn tell(&self, reason: &str) {
+        let mut last = self.last_reason.lock().unwrap_or_else(PoisonError::into_inner);
+        if *last != reason {
+            say(&format!("  {reason}; trying again"));
+            *last = reason.to_owned();
+        }
+    }
+
     pub(crate) fn records(&self) -> u64 {
         self.inserted.load(Relaxed) + self.updated.load(Relaxed) + self.skipped.load(Relaxed)
     }
@@ -60,10 +75,18 @@ impl Listener for Counts {
                     say(&format!("  the far side asked for a pause: waiting {:.1} s", wait.as_secs_f64()));
                 }
             }
-            RunEvent::Failed { .. } => {
+            RunEvent::Failed { fault, .. } => {
                 self.failures.fetch_add(1, Relaxed);
+                if fault.level == Level::L1 {
+                    self.tell(&fault.message);
+                }
             }
-            RunEvent::Ended { .. } => {}
+            RunEvent::StoreFailed { error, .. } => self.tell(&error.to_string()),
+            RunEvent::Ended { ended, .. } => {
+                if let Outcome::Closed(TaskStatus::Failed | TaskStatus::Partial, _) = ended.outcome {
+                    self.tasks_failed.fetch_add(1, Relaxed);
+                }
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Jobs: asking for work, and what became of it.
 
+use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
@@ -14,6 +14,7 @@ use patra_core::state::{Operation, TriggerType};
 use patra_core::tx::Fire;
 use patra_core::{Code, Ts};
 
+use super::input::{self, PathText};
 use super::views::{self, Asked};
 use crate::Api;
 use crate::envelope::{Failure, success};
@@ -60,6 +61,9 @@ pub(super) async fn create(
 async fn fire(api: &Api, body: Result<Json<NewJob>, JsonRejection>) -> Result<(String, bool), Failure> {
     let Json(job) =
         body.map_err(|error| Failure { status: error.status(), ..Failure::bad_request(error.body_text()) })?;
+    input::without_nul("provenance", Some(&job.provenance))?;
+    input::without_nul("endpoint", Some(&job.endpoint))?;
+    input::without_nul("public_id", job.public_id.as_deref())?;
     if job.operation != Operation::Harvest {
         return Err(Failure::bad_request("operation must be HARVEST"));
     }
@@ -108,11 +112,11 @@ async fn fire(api: &Api, body: Result<Json<NewJob>, JsonRejection>) -> Result<(S
     Ok((public_id, fired.existed))
 }
 
-pub(super) async fn show(
-    State(api): State<Api>,
-    Extension(id): Extension<RequestId>,
-    Path(job): Path<String>,
-) -> Response {
+pub(super) async fn show(State(api): State<Api>, Extension(id): Extension<RequestId>, job: PathText) -> Response {
+    let job = match input::path_text(job) {
+        Ok(job) => job,
+        Err(failure) => return failure.answer(&id),
+    };
     match api.store.progress(&job).await {
         Ok(Some(progress)) => success(&id, &json!(progress), json!({ "finished": progress.is_finished() })),
         Ok(None) => Failure::new(StatusCode::NOT_FOUND, Code::NotFound, "there is no such job").answer(&id),

@@ -32,11 +32,15 @@ impl Door {
     }
 
     async fn ask(&self, method: &str, path: &str, key: Option<&str>) -> (StatusCode, String) {
+        let body = if method == "POST" { r#"{"provenance":"x","endpoint":"y"}"# } else { "" };
+        self.send(method, path, key, body.into()).await
+    }
+
+    async fn send(&self, method: &str, path: &str, key: Option<&str>, body: String) -> (StatusCode, String) {
         let mut request = Request::builder().method(method).uri(path).header("content-type", "application/json");
         if let Some(key) = key {
             request = request.header("authorization", format!("Bearer {key}"));
         }
-        let body = if method == "POST" { r#"{"provenance":"x","endpoint":"y"}"# } else { "" };
         let answer = router(self.api.clone()).oneshot(request.body(Body::from(body)).unwrap()).await.unwrap();
         assert!(answer.headers().contains_key("x-request-id"));
         let status = answer.status();
@@ -99,4 +103,44 @@ async fn health_is_open_and_unknown_paths_have_the_envelope() {
     let (status, body) = door.ask("DELETE", "/health", None).await;
     assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED);
     assert!(body.contains(r#""status":"error""#), "{body}");
+}
+
+#[tokio::test]
+async fn nul_and_broken_text_are_refused_with_the_envelope() {
+    let door = Door::new();
+    let key = door.key(Scope::Admin).await;
+    for path in [
+        "/api/v1/jobs/a%00b",
+        "/api/v1/jobs/%ff",
+        "/api/v1/%00",
+        "/api/v1/%ff",
+        "/api/v1/items?provenance=%00",
+        "/api/v1/items?endpoint=a%00",
+        "/api/v1/tasks?status=%00",
+        "/api/v1/jobs?provenance=%00x",
+    ] {
+        let (status, body) = door.ask("GET", path, Some(&key)).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{path}: {body}");
+        assert!(body.contains(r#""code":"INVALID_INPUT""#), "{path}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_body_says_how_it_is_wrong() {
+    let door = Door::new();
+    let key = door.key(Scope::Write).await;
+    let long = format!(r#"{{"provenance":"{}","endpoint":"y"}}"#, "x".repeat(1 << 20));
+    for (body, expected) in [
+        (r#"{"provenance":"a\u0000","endpoint":"y"}"#, StatusCode::BAD_REQUEST),
+        (r#"{"provenance":"x","endpoint":"\u0000"}"#, StatusCode::BAD_REQUEST),
+        (r#"{"provenance":"x","endpoint":"y","public_id":"a\u0000b"}"#, StatusCode::BAD_REQUEST),
+        (r#"{"provenance":"x","#, StatusCode::BAD_REQUEST),
+        (r#"{"provenance":"x","endpoint":"y","colour":1}"#, StatusCode::UNPROCESSABLE_ENTITY),
+        (r#"{"provenance":1,"endpoint":"y"}"#, StatusCode::UNPROCESSABLE_ENTITY),
+        (&long, StatusCode::PAYLOAD_TOO_LARGE),
+    ] {
+        let (status, answer) = door.send("POST", "/api/v1/jobs", Some(&key), body.to_owned()).await;
+        assert_eq!(status, expected, "{answer}");
+        assert!(answer.contains(r#""code":"INVALID_INPUT""#), "{answer}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Everything that can be listed: the same views, columns and filters as `patra get`.
 
 use axum::Extension;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::json;
@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use patra_core::port::query::{Filter, View};
 use patra_core::tx::Scope;
 
+use super::input::{self, PathText};
 use crate::envelope::{Failure, success};
 use crate::request_id::RequestId;
 use crate::{Api, auth};
@@ -32,6 +33,9 @@ impl Params {
         if self.limit.is_some_and(|limit| limit == 0 || limit > Filter::MAX_LIMIT) {
             return Err(Failure::bad_request(format!("limit must be between 1 and {}", Filter::MAX_LIMIT)));
         }
+        input::without_nul("provenance", self.provenance.as_deref())?;
+        input::without_nul("endpoint", self.endpoint.as_deref())?;
+        input::without_nul("status", self.status.as_deref())?;
         Ok(Filter {
             provenance_code: self.provenance,
             endpoint_name: self.endpoint,
@@ -51,17 +55,19 @@ pub(super) async fn list(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(granted): Extension<Scope>,
-    Path(word): Path<String>,
+    word: PathText,
     params: Asked,
 ) -> Response {
-    let view = word.parse::<View>().map_err(|_| {
-        let known: Vec<_> = View::ALL.iter().map(|view| view.as_str()).collect();
-        Failure::new(
-            axum::http::StatusCode::NOT_FOUND,
-            patra_core::Code::NotFound,
-            format!("there is no list of `{word}`"),
-        )
-        .hint(format!("one of: {}", known.join(", ")))
+    let view = input::path_text(word).and_then(|word| {
+        word.parse::<View>().map_err(|_| {
+            let known: Vec<_> = View::ALL.iter().map(|view| view.as_str()).collect();
+            Failure::new(
+                axum::http::StatusCode::NOT_FOUND,
+                patra_core::Code::NotFound,
+                format!("there is no list of `{word}`"),
+            )
+            .hint(format!("one of: {}", known.join(", ")))
+        })
     });
     // Who else has a key is the administrators' business.
     let allowed = view.and_then(|view| match view {

@@ -93,3 +93,26 @@ fn equal_pages_have_equal_content_and_others_do_not() {
     assert_eq!(page("a"), page("a"));
     assert_ne!(page("a"), page("b"));
 }
+
+#[test]
+fn a_next_token_that_is_no_text_is_an_error_and_not_the_end() {
+    let next = |token: &str| decode(&spec(), &format!(r#"{{"message":{{"items":[],"next-cursor":{token}}}}}"#));
+    for none in ["null", "false", r#""""#] {
+        assert_eq!(next(none).unwrap().facts.next_token, None, "{none}");
+    }
+    assert_eq!(next("7").unwrap().facts.next_token.as_deref(), Some("7"));
+    for wrong in ["[100]", r#"{"href":"/2"}"#, "true", r#""a\u0000b""#] {
+        let fault = next(wrong).unwrap_err();
+        assert_eq!(fault.level, Level::L2, "{wrong}");
+        assert!(fault.message.starts_with("next_token_path finds"), "{}", fault.message);
+    }
+}
+
+#[test]
+fn digits_that_look_like_a_date_are_not_taken_for_seconds() {
+    let page = items(
+        r#"{"id":"y","updated_at":"2024"},{"id":"d","updated_at":"20240101"},{"id":"e","updated_at":"1700000000"}"#,
+    );
+    assert_eq!(page.records.len(), 1);
+    assert_eq!(page.rejected.len(), 2);
+}

@@ -16,8 +16,16 @@ const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "au
 pub(super) fn instant(format: &TimeFormat, raw: &RawValue) -> Option<Ts> {
     match format {
         TimeFormat::DateParts => parts(raw),
+        TimeFormat::Any if looks_like_a_date(raw.get()) => None,
         _ => format.read(&text(raw)?),
     }
+}
+
+/// `"2024"`, `"202401"` and `"20240101"` are a year, a month and a day to people, not seconds: without a declared format
+/// they are no time at all, rather than a wrong one.
+fn looks_like_a_date(raw: &str) -> bool {
+    let inner = raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    inner.is_some_and(|text| (4..=8).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// `[[2024, 5, 1]]`, `[2024, 5]`, or an object with year, month and so on, as attributes or elements in any case.

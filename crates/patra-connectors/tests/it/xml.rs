@@ -61,10 +61,10 @@ fn recorded_entries_are_records() {
 // covers: ING-4.7-03
 #[test]
 fn ids_and_totals_of_a_recorded_search() {
-    let ids = "response: { format: xml, items_path: $.eSearchResult.IdList.Id, id_path: $, updated_at_path: $, total_path: $.eSearchResult.Count }";
+    let ids = "response: { format: xml, items_path: $.eSearchResult.IdList.Id, id_path: $, updated_at_path: $, updated_at_format: epoch, total_path: $.eSearchResult.Count }";
     let page = page(ids, &fixture("pubmed/esearch_page_retstart0.xml"));
     assert_eq!((page.facts.items, page.facts.total), (3, Some(6)));
-    // A number is a time in seconds: enough to see that the items are bare texts.
+    // Read as seconds: enough to see that the items are bare texts.
     assert_eq!(keys(&page), ["19008416", "18927361", "18787170"]);
     let refused = read(ids, &fixture("pubmed/esearch_count.xml")).unwrap_err();
     assert_eq!(refused.fault.message, "items_path $.eSearchResult.IdList.Id finds nothing in the answer");

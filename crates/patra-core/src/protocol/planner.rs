@@ -56,8 +56,35 @@ pub enum Want {
 #[derive(Debug)]
 pub enum Got {
     Tx(Result<Done, TxError>),
-    /// The draft, or why this trigger cannot be planned.
-    Compiled(Result<Box<Draft>, String>),
+    /// The draft, or why there is none.
+    Compiled(Result<Box<Draft>, NotCompiled>),
+}
+
+/// Why a trigger has no draft.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NotCompiled {
+    /// It never will: a sentence for the person who asked.
+    Refused(String),
+    /// The store did not answer; it may the next time.
+    Away(TxError),
+}
+
+impl From<TxError> for NotCompiled {
+    fn from(error: TxError) -> NotCompiled {
+        if error.is_transient() { NotCompiled::Away(error) } else { NotCompiled::Refused(error.to_string()) }
+    }
+}
+
+impl From<String> for NotCompiled {
+    fn from(reason: String) -> NotCompiled {
+        NotCompiled::Refused(reason)
+    }
+}
+
+impl From<&str> for NotCompiled {
+    fn from(reason: &str) -> NotCompiled {
+        NotCompiled::Refused(reason.to_owned())
+    }
 }
 
 #[derive(Debug)]
@@ -145,8 +172,11 @@ impl Planner {
             (Stage::Compiling(trigger), Got::Compiled(Ok(draft))) => {
                 self.read(Job { trigger, draft, conflicts: 0 }, false, wants);
             }
-            (Stage::Compiling(trigger), Got::Compiled(Err(error))) => {
+            (Stage::Compiling(trigger), Got::Compiled(Err(NotCompiled::Refused(error)))) => {
                 self.settle(&trigger, Settlement::Refused { error }, wants);
+            }
+            (Stage::Compiling(trigger), Got::Compiled(Err(NotCompiled::Away(_)))) => {
+                self.settle(&trigger, Settlement::Later { delay: self.options.inventory_wait }, wants);
             }
             (Stage::Reading { job, settled }, Got::Tx(Ok(Done::ReadCoverage(coverage)))) => {
                 self.on_coverage(job, settled, &coverage, wants);

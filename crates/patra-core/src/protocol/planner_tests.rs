@@ -246,6 +246,17 @@ fn a_trigger_that_cannot_be_compiled_is_refused_with_the_reason() {
 }
 
 #[test]
+fn a_store_that_is_away_while_compiling_defers_the_trigger() {
+    let mut driver = Driver(Planner::new(Options::new("me"), Rng::new(1), HERE));
+    driver.0.poll(HERE, &mut Vec::new());
+    driver.ok(Done::FireDue(FiredDue { fired: 1, next_due: Some(DB_NOW), now: DB_NOW }));
+    driver.ok(Done::TakeTrigger(Some(trigger())));
+    let wants = driver.on(Got::Compiled(Err(TxError::Busy.into())));
+    let [Want::Tx(Tx::SettleTrigger(settle))] = &wants[..] else { panic!("{wants:?}") };
+    assert!(matches!(settle.settlement, Settlement::Later { .. }));
+}
+
+#[test]
 fn a_plan_that_the_store_never_takes_refuses_the_trigger() {
     let mut driver = Driver::reading(Options::new("me"), trigger());
     driver.covered(&fresh());

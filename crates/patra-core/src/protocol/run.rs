@@ -292,15 +292,20 @@ impl Run {
         match prepared {
             Ok(policy) => {
                 match resume {
-                    None => self.reader.begin(policy.paging.first()),
-                    Some(Some(next)) => self.reader.begin(next),
+                    None => self.reader.begin(policy.paging.first(), true),
+                    Some(Some(next)) => self.reader.begin(next, false),
                     // The slice was read to its end before: only the closing is missing.
                     Some(None) => self.verdict = Some(Verdict { end: RunEnd::Succeeded, failure: None }),
                 }
                 self.stage = Stage::Paging(policy);
             }
             Err(error) => {
-                self.verdict = Some(Verdict { end: RunEnd::Failed { error }, failure: None });
+                let end = if error.level == Level::L1 {
+                    RunEnd::Requeue { delay: reader::requeue_delay(self.lease.attempts), error, counted: true }
+                } else {
+                    RunEnd::Failed { error }
+                };
+                self.verdict = Some(Verdict { end, failure: None });
                 self.close(wants);
                 return;
             }

@@ -97,6 +97,28 @@ async fn refusals_are_retried_and_a_poisoned_page_ends_its_task_only() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_store_that_cannot_be_read_for_a_while_delays_planning_and_runs_and_fails_nothing() {
+    let world = World::new(FarSide::with(95)).with_blind_store(4);
+    let engine = world.start("one").await;
+    world.fire("job").await;
+    engine.nudge();
+    let progress = world.finished("job").await;
+    assert_eq!((progress.inserted, progress.tasks_failed), (95, 0));
+    stop(engine).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_panics_loses_its_lease_and_its_task_ends() {
+    let world = World::new(FarSide { panics: true, ..FarSide::with(10) });
+    let engine = world.start("one").await;
+    world.fire("job").await;
+    engine.nudge();
+    let progress = world.finished("job").await;
+    assert_eq!((progress.tasks_failed, progress.tasks_succeeded), (2, 0), "after its attempts, not never");
+    stop(engine).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_processes_share_the_work_and_a_dead_one_is_replaced() {
     let world = World::new(FarSide { latency: Duration::from_millis(300), ..FarSide::with(95) });
     let (first, second) = (world.start("one").await, world.start("two").await);

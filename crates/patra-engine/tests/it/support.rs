@@ -49,7 +49,15 @@ impl World {
     }
 
     pub(crate) fn with_flaky_store(self, seed: u64) -> World {
-        let port = Arc::new(Flaky { store: self.store.clone(), rng: std::sync::Mutex::new(Rng::new(seed)) });
+        let rng = std::sync::Mutex::new(Rng::new(seed));
+        let port = Arc::new(Flaky { store: self.store.clone(), rng, odds: 4, blind: AtomicU64::new(0) });
+        World { port, ..self }
+    }
+
+    /// The first reads of manifests and snapshots find the store away.
+    pub(crate) fn with_blind_store(self, reads: u64) -> World {
+        let rng = std::sync::Mutex::new(Rng::new(0));
+        let port = Arc::new(Flaky { store: self.store.clone(), rng, odds: 0, blind: AtomicU64::new(reads) });
         World { port, ..self }
     }
 
@@ -132,6 +140,7 @@ pub(crate) struct FarSide {
     pub(crate) fail_every: u64,
     /// The offset in the first slice at which the answer is always 404.
     pub(crate) poison: Option<u64>,
+    pub(crate) panics: bool,
     pub(crate) requests: AtomicU64,
 }
 
@@ -166,6 +175,7 @@ impl Transport for FarSide {
     fn send(&self, request: Request) -> Boxed<'_, Result<Response, Error>> {
         let number = self.requests.fetch_add(1, Relaxed) + 1;
         Box::pin(async move {
+            assert!(!self.panics, "a far side that kills whoever asks");
             tokio::time::sleep(self.latency).await;
             let (status, body) = self.answer(&request.url, number);
             Ok(Response { status, headers: Vec::new(), body: Bytes::from(body) })
@@ -178,11 +188,25 @@ impl Transport for FarSide {
 struct Flaky {
     store: SharedMem,
     rng: std::sync::Mutex<Rng>,
+    /// Transactions in ten that go wrong.
+    odds: u64,
+    /// Reads still to fail.
+    blind: AtomicU64,
+}
+
+impl Flaky {
+    fn blinded(&self) -> bool {
+        self.blind.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+}
+
+fn away<'a, T: Send + 'a>() -> Boxed<'a, Result<T, TxError>> {
+    Box::pin(async { Err(TxError::Busy) })
 }
 
 impl Commands for Flaky {
     fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>> {
-        let dice = self.rng.lock().unwrap().below(10);
+        let dice = self.rng.lock().unwrap().below(10) + 4 - self.odds;
         Box::pin(async move {
             match dice {
                 0 => Err(TxError::Busy),
@@ -200,10 +224,10 @@ impl Commands for Flaky {
 
 impl Queries for Flaky {
     fn manifest(&self, provenance_code: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
-        self.store.manifest(provenance_code)
+        if self.blinded() { away() } else { self.store.manifest(provenance_code) }
     }
     fn snapshot(&self, hash: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
-        self.store.snapshot(hash)
+        if self.blinded() { away() } else { self.store.snapshot(hash) }
     }
     fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {
         self.store.progress(public_id)

@@ -96,8 +96,6 @@ async fn what_cannot_be_unpacked_is_said_so() {
         ("not gzip", answer("200 OK", &encoded("gzip"), "<html>not at all</html>")),
         ("not brotli", answer("200 OK", &encoded("br"), [0xff; 64])),
         ("checksum", answer("200 OK", &encoded("gzip"), damaged)),
-        ("ends early", answer("200 OK", &encoded("gzip"), cut)),
-        ("brotli ends early", answer("200 OK", &encoded("br"), &brotli[..brotli.len() / 2])),
         ("zstd", answer("200 OK", &encoded("zstd"), "x")),
         ("thrice", answer("200 OK", &encoded("gzip, gzip, gzip"), gzip.clone())),
     ] {
@@ -105,7 +103,13 @@ async fn what_cannot_be_unpacked_is_said_so() {
         let result = fetch(&server).await;
         assert!(matches!(result, Err(Error::Encoding { .. })), "{name}: {:?}", result.map(|response| response.status));
     }
-    // A connection that breaks is no fault of the encoding.
+    // What ends too early may be whole the next time, whether the length fits or the connection breaks.
+    for steps in
+        [answer("200 OK", &encoded("gzip"), cut), answer("200 OK", &encoded("br"), &brotli[..brotli.len() / 2])]
+    {
+        let server = Server::fixed(steps).await;
+        assert!(matches!(fetch(&server).await, Err(Error::Broken { .. })));
+    }
     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n{}\r\n", gzip.len(), encoded("gzip"));
     let server = Server::fixed(vec![send(head), send(cut), Step::Close]).await;
     assert!(matches!(fetch(&server).await, Err(Error::Broken { .. })));

@@ -10,5 +10,4 @@ mod plain;
 mod redirect;
 mod secrets;
 mod server;
-mod speed;
 mod tls;

@@ -25,6 +25,9 @@ pub(crate) async fn run(global: &Global, command: &Key) -> Result<Exit, Error> {
             output::result(global.output, &text, &json!({ "key": text, "name": name, "scope": scope }))?;
         }
         Key::Revoke { prefix } => {
+            // Somebody may paste the whole key: only its public part is used, and shown.
+            let prefix = prefix.strip_prefix("patra_").unwrap_or(prefix);
+            let prefix: String = prefix.chars().take_while(|c| *c != '_').take(8).collect();
             let opened = store::open(global).await?;
             let commands: &dyn Commands = &*opened.store;
             if !commands.run(RevokeKey { prefix: prefix.clone() }).await?.revoked {

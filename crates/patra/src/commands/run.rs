@@ -174,17 +174,18 @@ impl Job {
         if let Some(cursor) = &cursor {
             text.push_str(&format!("; everything before {cursor} is collected"));
         }
-        if let (0, Some(remark)) = (get(&counts.pages), &remark) {
+        if let (0, 0, Some(remark)) = (get(&counts.pages), get(&counts.tasks_failed), &remark) {
             text = format!("nothing to do: {remark}");
         }
         output::result(global.output, &text, &value)?;
         if get(&counts.rejected) > 0 {
             say(&format!("{} records could not be used: `patra get quarantine` shows why", get(&counts.rejected)));
         }
-        let bad = progress.tasks_failed + progress.tasks_partial;
+        // What an earlier, interrupted run left behind counts too when it failed here.
+        let bad = (progress.tasks_failed + progress.tasks_partial).max(get(&counts.tasks_failed));
         if bad > 0 {
             let first = self.first_error().await?;
-            let message = format!("{bad} of {} slices failed{first}", progress.tasks());
+            let message = format!("{bad} of {} slices failed{first}", progress.tasks().max(bad));
             return Err(Error::failed(message)
                 .hint("`patra get tasks --status FAILED -o json` shows why; the next run reads them again"));
         }

@@ -111,7 +111,7 @@ fn value(look: &Look, records: usize) -> Value {
         json!({ "method": format!("{:?}", request.method).to_uppercase(), "url": request.url, "headers": headers })
     });
     let next = match (&look.next, &look.result) {
-        (Next::At(position), _) => json!(position),
+        (Next::At(position) | Next::Perhaps(position), _) => json!(position),
         (Next::End, Ok(_)) => json!("the end: this was the last page"),
         (Next::End, Err(_)) => json!("nothing: the page was refused"),
         (Next::Broken(reason), _) => json!(format!("stopped: {reason}")),

@@ -92,6 +92,22 @@ async fn a_far_side_that_keeps_failing_is_told_and_nothing_is_passed_over() {
     assert_eq!(place.list(&["cursors"])[0]["normalized_instant"], "2024-01-01T10:00:00.000000000Z");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_interrupted_run_left_behind_counts_when_it_fails() {
+    let server = far_side(1_000, Script { latency_ms: 400, ..Script::default() });
+    let place = Place::sqlite();
+    place.apply(&manifest(server.base_url()));
+    let run = ["run", "far", "records", "--to", "2024-01-01T10:00:00Z"];
+    let mut child = place.patra().args(run).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while server.stats().data_requests == 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    server.script().set(Script { require_header: Some(("X-Key".into(), "k".into())), ..Script::default() });
+    check_error(&place.run(&run), 1, &["slices failed; the last one because the far side answered 401"]);
+}
+
 // covers: ING-15-01
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_that_leads_in_a_circle_fails_the_slice_instead_of_ending_it() {
@@ -363,7 +379,9 @@ fn keys_are_shown_once_scoped_and_revocable() {
         }
     }
     assert_eq!(place.run(&["key", "revoke", &prefix]).status.code(), Some(0));
-    check_error(&place.run(&["key", "revoke", &prefix]), 78, &["no key", "patra key list"]);
+    let again = place.run(&["key", "revoke", &reader]);
+    check_error(&again, 78, &["no key", "patra key list"]);
+    assert!(!stderr(&again).contains(&reader), "a pasted key is not repeated");
     let serving = serve(&place);
     assert_eq!(http(&format!("http://{}/api/v1/tasks", serving.address), Some(&reader), None).0, 401);
     // The database holds no key: only its hash.
@@ -381,6 +399,9 @@ fn a_closed_pipe_is_no_error_and_completions_are_printed() {
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let status = place.patra().args(["get", "wishes"]).stderr(full).status().unwrap();
+    assert_eq!(status.code(), Some(64), "an error that cannot be told is no panic");
 }
 
 #[tokio::test(flavor = "multi_thread")]

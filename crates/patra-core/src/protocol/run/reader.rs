@@ -6,9 +6,9 @@ use super::page::{Evidence, Page, Refusal};
 use super::{Run, Stage, Verdict, Want};
 use crate::error::{Code, Fault, Level};
 use crate::gate::Decision;
-use crate::hash::digest;
+use crate::hash::{content_hash, digest};
 use crate::id::RunId;
-use crate::paging::{LoopGuard, Next, Position};
+use crate::paging::{Kind, LoopGuard, Next, Position, Rule};
 use crate::time::Ts;
 use crate::tx::{BatchStats, Failure, RunEnd};
 
@@ -26,8 +26,13 @@ pub(super) struct Reader {
     state: State,
     /// The page that is being read, or read next; none at the end.
     position: Option<Position>,
-    previous: Option<Position>,
     batch_no: u32,
+    /// Nothing but a total says that this page exists: a 404 is the end then.
+    perhaps: bool,
+    /// Every page of the slice so far was full. Not known behind a resume.
+    all_full: bool,
+    empty_pages: u32,
+    tokens: TokensSeen,
     /// Failed tries of this page, refusals for pacing apart.
     failures: u32,
     throttles: u32,
@@ -47,9 +52,10 @@ enum State {
 }
 
 impl Reader {
-    pub(super) fn begin(&mut self, position: Position) {
+    pub(super) fn begin(&mut self, position: Position, from_the_start: bool) {
         self.position = Some(position);
         self.batch_no = 1;
+        self.all_full = from_the_start;
     }
 
     pub(super) fn halt(&mut self) {
@@ -79,9 +85,12 @@ impl Reader {
     }
 
     /// Goes on to the page behind this one.
-    fn step(&mut self, next: Option<Position>) {
-        self.previous = self.position.take();
+    fn step(&mut self, next: Option<Position>, perhaps: bool) {
+        if let Some(token) = self.position.take().and_then(|position| position.token_key()) {
+            self.tokens.remember(&token);
+        }
         self.position = next;
+        self.perhaps = perhaps;
         self.batch_no += 1;
         self.failures = 0;
         self.throttles = 0;
@@ -128,12 +137,18 @@ impl Run {
         };
         let policy = std::sync::Arc::clone(policy);
         self.reader.items += u64::from(page.facts.items);
-        let mut next = policy.paging.next(&here, &page.facts);
+        let mut next = policy.paging.next(&here, &page.facts, self.reader.all_full);
         if page.facts.items > 0 && self.reader.seen.repeats(page.content) {
-            next = repeated(&here, policy.paging.always_token, page.facts.total, self.reader.items);
+            next = repeated(&here, &policy.paging, page.facts.total, self.reader.items);
         }
+        self.reader.all_full &= page.facts.items >= policy.paging.page_size;
+        self.reader.empty_pages = if page.facts.items == 0 { self.reader.empty_pages + 1 } else { 0 };
+        if self.reader.empty_pages > MAX_EMPTY_PAGES && matches!(next, Next::At(_)) {
+            next = Next::Broken("one empty page after the other, each saying that there is more");
+        }
+        let perhaps = matches!(next, Next::Perhaps(_));
         let next = match next {
-            Next::At(position) => Some(position),
+            Next::At(position) | Next::Perhaps(position) => Some(position),
             Next::End => None,
             Next::Broken(reason) => {
                 let fault = Fault::new(Code::PlatformError, Level::L2, reason);
@@ -153,12 +168,18 @@ impl Run {
             self.stats.observed_max.max(page.records.iter().map(|record| record.version.updated_at).max());
         let batch = page.into_batch(&self.lease, run, &policy, &self.reader.place(), next.clone());
         self.queue.push_back(batch);
-        self.reader.step(next);
+        self.reader.step(next, perhaps);
         self.proceed(wants);
     }
 
     fn on_refusal(&mut self, now: Ts, refusal: Refusal, wants: &mut Vec<Want>) {
         let Stage::Paging(policy) = &self.stage else { return };
+        if self.reader.perhaps && refusal.evidence.status == 404 {
+            self.verdict = Some(Verdict { end: RunEnd::Succeeded, failure: None });
+            self.reader.halt();
+            self.proceed(wants);
+            return;
+        }
         if refusal.fault.level != Level::L1 {
             let end = RunEnd::Failed { error: refusal.fault.clone() };
             self.give_up(end, refusal.fault, refusal.evidence, wants);
@@ -238,10 +259,10 @@ pub(super) struct Place {
 impl Reader {
     pub(super) fn place(&self) -> Place {
         let position = self.position.clone().unwrap_or(Position::Time);
-        // A source that answers with the same token again is still a new page: the ledger's key must differ (C-37).
-        let repeated = self.previous.as_ref() == Some(&position);
-        let before_token =
-            position.token_key().map(|token| if repeated { format!("{token}#{}", self.batch_no) } else { token });
+        // A source that answers with a token again is still at a new page: the ledger's key must differ (C-37).
+        let before_token = position
+            .token_key()
+            .map(|token| if self.tokens.maybe_seen(&token) { format!("{token}#{}", self.batch_no) } else { token });
         Place {
             batch_no: self.batch_no,
             before_token,
@@ -259,17 +280,45 @@ pub(super) fn batch_key(run: RunId, batch_no: u32, position: &Position) -> Strin
 /// The same page again. Numbered pages end there: some far sides answer every number beyond the last with the last page.
 /// A token or URL that promises more and leads in a circle proves nothing about the end, unless the far side is known to
 /// repeat its token; then, and whenever the total says so, records would be lost by calling it the end.
-fn repeated(here: &Position, always_token: bool, total: Option<u64>, items: u64) -> Next {
-    let numbered = here.number().is_some();
-    let all_seen = total.is_none_or(|total| items >= total);
-    if (numbered || always_token) && all_seen {
+fn repeated(here: &Position, rule: &Rule, total: Option<u64>, items: u64) -> Next {
+    let before = match (here, &rule.kind) {
+        (Position::Offset(at), _) => Some(*at),
+        (Position::Page(at), Kind::Page { base }) => Some(at.saturating_sub(*base) * u64::from(rule.page_size)),
+        _ => None,
+    };
+    let all_seen = total.is_none_or(|total| before.unwrap_or(items) >= total);
+    if (before.is_some() || rule.always_token) && all_seen {
         Next::End
     } else {
         Next::Broken("the far side serves the same page again and again")
     }
 }
 
+/// Empty pages in a row that are followed on the far side's word.
+const MAX_EMPTY_PAGES: u32 = 10;
+
+/// The tokens of a run, as far as they can be remembered in little room: beyond that, every token counts as seen, which
+/// costs nothing but a longer name in the ledger.
+#[derive(Debug, Default)]
+struct TokensSeen {
+    hashes: std::collections::BTreeSet<[u8; 16]>,
+}
+
+impl TokensSeen {
+    const REMEMBERED: usize = 1_024;
+
+    fn remember(&mut self, token: &str) {
+        if self.hashes.len() < Self::REMEMBERED {
+            self.hashes.insert(content_hash(token.as_bytes()));
+        }
+    }
+
+    fn maybe_seen(&self, token: &str) -> bool {
+        self.hashes.len() >= Self::REMEMBERED || self.hashes.contains(&content_hash(token.as_bytes()))
+    }
+}
+
 /// How long a task whose retries are used up waits: 5 s, doubling, at most 5 minutes.
-fn requeue_delay(attempts: u32) -> Duration {
+pub(super) fn requeue_delay(attempts: u32) -> Duration {
     Duration::from_secs((5u64 << attempts.saturating_sub(1).min(6)).min(300))
 }

@@ -1,7 +1,7 @@
 //! The far side or the gate says no: wait, try again, give the task back, or fail it.
 
 use super::*;
-use crate::gate::Decision::WaitUntil;
+use crate::gate::Decision::{Allow, WaitUntil};
 
 fn throttled(retry_after: Option<u64>) -> Refusal {
     let fault = Fault::transient(Code::RateLimited, "slow down");
@@ -91,4 +91,30 @@ fn a_refused_request_fails_at_once_but_what_was_read_is_committed_first() {
     assert_eq!(close.failure.as_ref().map(|failure| failure.batch_no), Some(2));
     let ended = finished(&driver.on(closed(TaskStatus::Failed)));
     assert!(matches!(ended.outcome, Outcome::Closed(TaskStatus::Failed, Some(_))));
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_read_now_requeues_and_a_broken_one_fails() {
+    for (level, requeued) in [(Level::L1, true), (Level::L4, false)] {
+        let mut driver = Driver::new(Options::default());
+        driver.on(started(None));
+        let error = Fault::new(Code::ConfigError, level, "no snapshot");
+        let close = end(&driver.on(Got::Prepared(Err(error))));
+        assert_eq!(matches!(close.end, RunEnd::Requeue { counted: true, .. }), requeued, "{:?}", close.end);
+    }
+}
+
+#[test]
+fn a_page_that_only_a_total_promised_may_be_missing() {
+    let mut driver = Driver::reading(Options::default(), pages(), None);
+    driver.fetch();
+    let short =
+        Page { facts: Facts { items: 1, total: Some(9), ..Facts::default() }, content: [1; 16], ..Page::default() };
+    let wants = driver.on(Got::Fetched(Ok(Box::new(short))));
+    assert!(asks(&wants), "{wants:?}");
+    driver.on(committed());
+    driver.on(Got::Permit(Allow));
+    let missing = Refusal { evidence: Evidence { status: 404, ..Evidence::default() }, ..refusal(Level::L2) };
+    let close = end(&driver.on(Got::Fetched(Err(Box::new(missing)))));
+    assert_eq!(close.end, RunEnd::Succeeded);
 }

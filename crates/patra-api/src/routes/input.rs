@@ -1,0 +1,26 @@
+//! What every text from outside must be, whichever door it comes through.
+
+use axum::extract::Path;
+use axum::extract::rejection::PathRejection;
+
+use crate::envelope::Failure;
+
+/// The one parameter of a route's path.
+pub(super) type PathText = Result<Path<String>, PathRejection>;
+
+pub(super) fn path_text(given: PathText) -> Result<String, Failure> {
+    let Path(text) =
+        given.map_err(|error| Failure { status: error.status(), ..Failure::bad_request(error.body_text()) })?;
+    without_nul("the path", Some(&text))?;
+    Ok(text)
+}
+
+/// PostgreSQL cannot store NUL and SQLite can: refused here, it is the same on both.
+pub(super) fn without_nul(name: &str, text: Option<&str>) -> Result<(), Failure> {
+    match text {
+        Some(text) if text.contains('\0') => {
+            Err(Failure::bad_request(format!("{name} must not hold the character NUL")))
+        }
+        _ => Ok(()),
+    }
+}
