@@ -68,6 +68,8 @@ pub(crate) enum Command {
     Apply(Apply),
     /// Check manifests and change nothing
     Validate(Validate),
+    /// Run the offline tests inside manifests
+    Test(Test),
     /// Read a page or more of an endpoint, show everything, store nothing
     Try(Try),
     /// Collect now, show progress, and end when the work has ended
@@ -135,6 +137,13 @@ pub(crate) struct Apply {
 
 #[derive(Debug, Args)]
 pub(crate) struct Validate {
+    /// Manifests, or folders of manifests
+    #[arg(required = true, value_name = "FILE|DIR")]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Test {
     /// Manifests, or folders of manifests
     #[arg(required = true, value_name = "FILE|DIR")]
     pub(crate) files: Vec<PathBuf>,

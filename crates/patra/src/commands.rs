@@ -7,6 +7,7 @@ mod health;
 mod key;
 mod run;
 mod serve;
+mod test;
 mod r#try;
 
 use clap::CommandFactory as _;
@@ -22,6 +23,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Error> {
         Command::Demo(args) => demo::run(&global, &args).await,
         Command::Apply(args) => apply::apply(&global, &args).await,
         Command::Validate(args) => apply::validate(&global, &args),
+        Command::Test(args) => test::run(&global, &args),
         Command::Try(args) => r#try::run(&global, &args).await,
         Command::Run(args) => run::run(&global, &args).await,
         Command::Get(args) => get::run(&global, &args).await,

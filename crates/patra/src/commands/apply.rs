@@ -106,7 +106,7 @@ pub(crate) fn read(file: &Path) -> Result<Result<(Manifest, Vec<String>), Proble
 }
 
 /// Files as they are named; of folders, what is YAML in them.
-fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+pub(crate) fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     for path in paths {
         if !path.is_dir() {
@@ -129,7 +129,7 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> Error {
+pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> Error {
     Error::configuration(format!("{} cannot be read: {error}", path.display()))
         .hint("check the path and its permissions")
 }

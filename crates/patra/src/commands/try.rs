@@ -49,7 +49,7 @@ pub(crate) async fn run(global: &Global, args: &Try) -> Result<Exit, Error> {
     Ok(if failed { Exit::Failures } else { Exit::Ok })
 }
 
-fn endpoint(manifest: &Manifest, wish: Option<&str>) -> Result<String, Error> {
+pub(crate) fn endpoint(manifest: &Manifest, wish: Option<&str>) -> Result<String, Error> {
     let known: Vec<_> = manifest.endpoints.keys().map(String::as_str).collect();
     let hint = format!("it has: {}", known.join(", "));
     match (wish, &known[..]) {
@@ -132,7 +132,7 @@ fn value(look: &Look, records: usize) -> Value {
     json!({ "page": look.number, "position": look.position, "request": request, "answer": page, "refusal": refusal, "next": next })
 }
 
-fn record_value(record: &Record) -> Value {
+pub(crate) fn record_value(record: &Record) -> Value {
     let json = |text: &str| serde_json::from_str::<Value>(text).unwrap_or(Value::Null);
     let payload = std::str::from_utf8(&record.payload).map(json).unwrap_or_default();
     json!({ "id": record.key, "updated_at": record.version.updated_at, "fields": json(&record.fields), "payload": payload })
