@@ -86,8 +86,21 @@ fn read_all(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Manifest)>, Error> {
     Ok(manifests)
 }
 
+/// Largest file that is read as a manifest.
+const MAX_MANIFEST: u64 = 1 << 20;
+
 /// Reads and compiles one manifest. The outer error is the file system's.
 pub(crate) fn read(file: &Path) -> Result<Result<(Manifest, Vec<String>), Problems>, Error> {
+    let about = std::fs::metadata(file).map_err(|error| unreadable(file, &error))?;
+    // Looked at before it is opened: a pipe would wait for ever, and a device has no end.
+    if !about.is_file() || about.len() > MAX_MANIFEST {
+        let message = format!(
+            "{} is no manifest: a plain file of at most {} KiB is expected",
+            file.display(),
+            MAX_MANIFEST >> 10
+        );
+        return Err(Error::configuration(message));
+    }
     let text = std::fs::read_to_string(file).map_err(|error| unreadable(file, &error))?;
     let manifest = match patra_spec::read(&file.display().to_string(), &text) {
         Ok(manifest) => manifest,

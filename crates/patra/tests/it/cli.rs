@@ -185,6 +185,7 @@ fn a_wrong_manifest_is_told_with_place_expectation_and_hint() {
         );
     }
     check_error(&place.run(&["get", "provenances"]), 78, &["there is no database at", "hint: `patra apply"]);
+    check_error(&place.run(&["validate", "/dev/zero"]), 78, &["/dev/zero is no manifest", "1024 KiB"]);
     check_error(&place.run(&["validate", "nowhere.yaml"]), 78, &["nowhere.yaml cannot be read", "hint: "]);
     check_error(&place.run(&["validate", &place.file("x.yaml", "a: [1\nb: 2")]), 78, &["x.yaml:"]);
 }
