@@ -31,6 +31,14 @@ impl Subjects {
     }
 }
 
+// Each case of the suite names what it proves; together:
+// covers: ING-0.1-03, ING-4.4-02, ING-4.4-25, ING-7.3-03, ING-7.6-02, ING-7.7-04, ING-7.8-02, ING-7.8-03
+// covers: ING-7.10-01, ING-7.10-03, ING-7.10-05, ING-9.1-01, ING-9.1-02, ING-9.1-03, ING-9.2-01, ING-9.2-02
+// covers: ING-9.2-03, ING-9.2-05, ING-9.2-06, ING-9.3-04, ING-9.3-05, ING-9.3-06, ING-9.3-08, ING-9.4-03
+// covers: ING-9.4-04, ING-9.4-05, ING-9.4-07, ING-9.5-01, ING-9.6-01, ING-9.6-02, ING-9.6-03, ING-9.7-01
+// covers: ING-10.1-04, ING-10.2-01, ING-10.3-01, ING-10.3-03, ING-10.4-03, ING-10.5-02, ING-10.5-03, ING-10.6-01
+// covers: ING-10.6-03, ING-11.1-01, ING-11.1-02, ING-11.1-03, ING-11.1-04, ING-11.2-01, ING-11.2-02, ING-11.3-02
+// covers: ING-11.4-02, ING-11.5-03, ING-11.5-04, ING-11.8-02, ING-11.9-01, ING-11.9-02, ING-11.9-03, ING-13.2-03
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_keeps_the_contract() {
     let subjects = Subjects::new();
