@@ -1,87 +1,18 @@
 //! Starting and stopping the parts of one process.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use patra_core::port::{Clock, Store, Transport};
-use patra_core::protocol;
 use patra_core::rng::Rng;
 use patra_core::tx::{Sweep, TxError};
 
 use crate::events::Listener;
-use crate::executor;
 use crate::gate::Gate;
-use crate::planner;
 use crate::prepared::Prepared;
-use crate::sweeper;
-
-/// What the engine needs from the outside.
-#[derive(Clone, Debug)]
-pub struct Ports {
-    pub store: Arc<dyn Store>,
-    pub transport: Arc<dyn Transport>,
-    pub clock: Arc<dyn Clock>,
-}
-
-/// A part that a process may run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
-    Planner,
-    Executor,
-}
-
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Names this process in leases; must differ between processes and starts.
-    pub owner: String,
-    pub roles: Vec<Role>,
-    /// Tasks at work at once (`C_total`).
-    pub concurrency: u32,
-    pub lease: Duration,
-    pub poll: Duration,
-    pub run: protocol::run::Options,
-    /// Seeds jitter only.
-    pub seed: u64,
-    /// This process is the only one on its database: whoever held a lease before is dead.
-    pub alone: bool,
-    /// How long in-flight work may take to finish when asked to stop.
-    pub grace: Duration,
-}
-
-impl Options {
-    pub fn new(owner: impl Into<String>) -> Options {
-        Options {
-            owner: owner.into(),
-            roles: vec![Role::Planner, Role::Executor],
-            concurrency: 4,
-            lease: Duration::from_secs(60),
-            poll: Duration::from_secs(1),
-            run: protocol::run::Options::default(),
-            seed: 0,
-            alone: false,
-            grace: Duration::from_secs(30),
-        }
-    }
-}
-
-/// What the parts share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) ports: Ports,
-    pub(crate) options: Options,
-    pub(crate) gate: Gate,
-    pub(crate) prepared: Prepared,
-    pub(crate) listener: Arc<dyn Listener>,
-    /// No new work.
-    pub(crate) drain: CancellationToken,
-    /// Not even the old.
-    pub(crate) abort: CancellationToken,
-    pub(crate) planner_nudge: tokio::sync::Notify,
-    pub(crate) executor_nudge: tokio::sync::Notify,
-}
+use crate::shared::{Options, Ports, Role, Shared};
+use crate::{executor, planner, sweeper};
 
 /// A running engine. Dropping it aborts the parts; [`Engine::stop`] lets them finish.
 #[derive(Debug)]

@@ -12,9 +12,9 @@ use patra_core::rng::Rng;
 use patra_core::tx::{Claimed, LeaseRef, Renewed, TxError};
 use patra_core::{TaskId, Ts};
 
-use crate::engine::Shared;
 use crate::events;
-use crate::runner::{self, Signal, sleep_until};
+use crate::runner::{self, Signal};
+use crate::shared::{Shared, sleep_until};
 
 pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
     Service::new(shared, rng).serve().await;

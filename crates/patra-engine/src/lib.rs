@@ -13,8 +13,10 @@ mod planner;
 mod prepared;
 mod probe;
 mod runner;
+mod shared;
 mod sweeper;
 
-pub use engine::{Engine, Options, Ports, Role};
+pub use engine::Engine;
 pub use events::{Listener, RunEvent};
 pub use probe::{Look, probe};
+pub use shared::{Options, Ports, Role};

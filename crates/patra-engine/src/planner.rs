@@ -6,9 +6,8 @@ use patra_core::protocol::planner::{Got, Options, Planner, Want};
 use patra_core::rng::Rng;
 
 use crate::compile;
-use crate::engine::Shared;
 use crate::events;
-use crate::runner::sleep_until;
+use crate::shared::{Shared, sleep_until};
 
 pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
     let clock = &shared.ports.clock;

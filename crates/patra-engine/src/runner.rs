@@ -12,10 +12,10 @@ use patra_core::protocol::run::{Ended, Fetch, Got, Page, Refusal, Run, Want};
 use patra_core::rng::Rng;
 use patra_core::tx::{Done, Lease};
 
-use crate::engine::Shared;
 use crate::events::RunEvent;
 use crate::gate::Key;
 use crate::prepared::Spec;
+use crate::shared::{Shared, sleep_until};
 
 /// What the executor tells a run.
 #[derive(Clone, Copy, Debug)]
@@ -183,12 +183,4 @@ async fn read(
             evidence: patra_core::protocol::run::Evidence::default(),
         })),
     }
-}
-
-/// Sleeps until `at`; for ever at `Ts::MAX`.
-pub(crate) async fn sleep_until(now: Ts, at: Ts) {
-    if at == Ts::MAX {
-        return std::future::pending().await;
-    }
-    tokio::time::sleep(at.since(now)).await;
 }

@@ -10,6 +10,7 @@
 //! ```
 
 mod page;
+mod place;
 mod reader;
 
 use std::collections::VecDeque;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Policy;
-use super::reader::{Place, batch_key};
+use super::place::{Place, batch_key};
 use crate::error::Fault;
 use crate::id::RunId;
 use crate::paging::{Facts, Position};

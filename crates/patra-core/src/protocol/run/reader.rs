@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::page::{Evidence, Page, Refusal};
+use super::place::{Place, batch_key};
 use super::{Run, Stage, Verdict, Want};
 use crate::error::{Code, Fault, Level};
 use crate::gate::Decision;
-use crate::hash::{content_hash, digest};
+use crate::hash::content_hash;
 use crate::id::RunId;
 use crate::paging::{Kind, LoopGuard, Next, Position, Rule};
 use crate::time::Ts;
@@ -246,16 +247,6 @@ impl Run {
     }
 }
 
-/// The place in the ledger that the page at hand takes.
-#[derive(Debug)]
-pub(super) struct Place {
-    pub(super) batch_no: u32,
-    pub(super) position: Position,
-    pub(super) before_token: Option<String>,
-    pub(super) retries: u32,
-    pub(super) throttles: u32,
-}
-
 impl Reader {
     pub(super) fn place(&self) -> Place {
         let position = self.position.clone().unwrap_or(Position::Time);
@@ -271,10 +262,6 @@ impl Reader {
             throttles: self.throttles,
         }
     }
-}
-
-pub(super) fn batch_key(run: RunId, batch_no: u32, position: &Position) -> String {
-    digest(&["batch", &run.to_string(), &batch_no.to_string(), &format!("{position:?}")])
 }
 
 /// The same page again. Numbered pages end there: some far sides answer every number beyond the last with the last page.

@@ -1,0 +1,19 @@
+//! Where a page stands in the ledger.
+
+use crate::hash::digest;
+use crate::id::RunId;
+use crate::paging::Position;
+
+/// The place in the ledger that the page at hand takes.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) batch_no: u32,
+    pub(super) position: Position,
+    pub(super) before_token: Option<String>,
+    pub(super) retries: u32,
+    pub(super) throttles: u32,
+}
+
+pub(super) fn batch_key(run: RunId, batch_no: u32, position: &Position) -> String {
+    digest(&["batch", &run.to_string(), &batch_no.to_string(), &format!("{position:?}")])
+}
