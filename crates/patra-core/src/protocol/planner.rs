@@ -93,15 +93,15 @@ pub struct Planner {
     rng: Rng,
     stage: Stage,
     wake_at: Ts,
+    /// When schedules are looked at next: at the next due time that is known, and now and then for new ones.
+    next_fire: Ts,
 }
 
 #[derive(Debug)]
 enum Stage {
     Idle,
     Firing,
-    Taking {
-        next_due: Option<Ts>,
-    },
+    Taking,
     Compiling(Box<TriggerTaken>),
     /// Reading what is covered; `settled` once the cursor has been brought up to its prefix.
     Reading {
@@ -129,13 +129,21 @@ struct Job {
 
 const MAX_CONFLICTS: u8 = 5;
 
+/// How long a new schedule may go unnoticed.
+const LOOK_FOR_SCHEDULES: Duration = Duration::from_secs(10);
+
 impl Planner {
     pub fn new(options: Options, rng: Rng, now: Ts) -> Planner {
-        Planner { options, rng, stage: Stage::Idle, wake_at: now }
+        Planner { options, rng, stage: Stage::Idle, wake_at: now, next_fire: now }
     }
 
     pub fn poll(&mut self, now: Ts, wants: &mut Vec<Want>) {
-        if matches!(self.stage, Stage::Idle) && now >= self.wake_at {
+        if !matches!(self.stage, Stage::Idle) || now < self.wake_at {
+            return;
+        }
+        if now < self.next_fire {
+            self.take(wants);
+        } else {
             self.stage = Stage::Firing;
             wants.push(Want::Tx(FireDue { limit: 100 }.into()));
         }
@@ -159,16 +167,16 @@ impl Planner {
         match (stage, got) {
             (stage, Got::Tx(Err(error))) => self.on_error(now, stage, &error, wants),
             (Stage::Firing, Got::Tx(Ok(Done::FireDue(fired)))) => {
-                self.take(fired.next_due.map(|due| now + due.since(fired.now)), wants);
+                let due = fired.next_due.map_or(Ts::MAX, |due| now + due.since(fired.now));
+                self.next_fire = due.min(now + LOOK_FOR_SCHEDULES);
+                self.take(wants);
             }
-            (Stage::Taking { next_due }, Got::Tx(Ok(Done::TakeTrigger(taken)))) => match taken {
-                Some(trigger) => {
-                    let trigger = Box::new(trigger);
-                    wants.push(Want::Compile(trigger.clone()));
-                    self.stage = Stage::Compiling(trigger);
-                }
-                None => self.sleep(now, next_due),
-            },
+            (Stage::Taking, Got::Tx(Ok(Done::TakeTrigger(Some(trigger))))) => {
+                let trigger = Box::new(trigger);
+                wants.push(Want::Compile(trigger.clone()));
+                self.stage = Stage::Compiling(trigger);
+            }
+            (Stage::Taking, Got::Tx(Ok(Done::TakeTrigger(None)))) => self.sleep(now),
             (Stage::Compiling(trigger), Got::Compiled(Ok(draft))) => {
                 self.read(Job { trigger, draft, conflicts: 0 }, false, wants);
             }
@@ -193,12 +201,12 @@ impl Planner {
                 if saved.created > 0 {
                     wants.push(Want::Queued);
                 }
-                self.take(None, wants);
+                self.take(wants);
             }
-            (Stage::Deciding, Got::Tx(Ok(Done::SettleTrigger(_)))) => self.take(None, wants),
+            (Stage::Deciding, Got::Tx(Ok(Done::SettleTrigger(_)))) => self.take(wants),
             // An answer of the wrong kind is a bug of the shell or the store; the lease on the trigger runs out and the
             // work is taken up again.
-            _ => self.sleep(now, None),
+            _ => self.sleep(now),
         }
     }
 
@@ -211,12 +219,12 @@ impl Planner {
             }
             (Stage::Settling { job, .. }, _) => self.read(job, true, wants),
             // Somebody else has this trigger, or has planned it: on to the next.
-            (_, TxError::Fenced) => self.take(None, wants),
+            (_, TxError::Fenced) => self.take(wants),
             (Stage::Saving { job }, TxError::Refused(reason)) => {
                 let error = format!("the plan cannot be stored: {reason}");
                 self.settle(&job.trigger, Settlement::Refused { error }, wants);
             }
-            _ => self.sleep(now, None),
+            _ => self.sleep(now),
         }
     }
 
@@ -272,9 +280,9 @@ impl Planner {
         Ok(draft.save(trigger, origin, coverage.epoch, window, slices, complete, &self.options))
     }
 
-    fn take(&mut self, next_due: Option<Ts>, wants: &mut Vec<Want>) {
+    fn take(&mut self, wants: &mut Vec<Want>) {
         wants.push(Want::Tx(TakeTrigger { owner: self.options.owner.clone(), lease: self.options.lease }.into()));
-        self.stage = Stage::Taking { next_due };
+        self.stage = Stage::Taking;
     }
 
     fn read(&mut self, job: Job, settled: bool, wants: &mut Vec<Want>) {
@@ -288,11 +296,12 @@ impl Planner {
         self.stage = Stage::Deciding;
     }
 
-    fn sleep(&mut self, now: Ts, next_due: Option<Ts>) {
+    fn sleep(&mut self, now: Ts) {
         let micros = self.options.idle_poll.as_micros() as u64;
         let idle = now + Duration::from_micros(micros - micros / 10 + self.rng.below(micros / 5 + 1));
         self.stage = Stage::Idle;
-        self.wake_at = next_due.map_or(idle, |due| due.min(idle));
+        // A due time that has passed was just asked about in vain: it must not make the planner spin.
+        self.wake_at = if self.next_fire > now { idle.min(self.next_fire) } else { idle };
     }
 }
 

@@ -338,3 +338,27 @@ fn it_sleeps_when_there_is_nothing_and_wakes_for_a_schedule_on_its_own_clock() {
     driver.0.nudge(HERE);
     assert_eq!(driver.0.wake_at(), HERE);
 }
+
+#[test]
+fn schedules_are_looked_at_when_one_is_due_and_now_and_then() {
+    let mut driver = Driver(Planner::new(Options::new("me"), Rng::new(1), HERE));
+    driver.0.poll(HERE, &mut Vec::new());
+    driver.ok(Done::FireDue(FiredDue { fired: 0, next_due: Some(DB_NOW + Duration::from_secs(4)), now: DB_NOW }));
+    driver.ok(Done::TakeTrigger(None));
+    let (mut asked, mut now) = (Vec::new(), HERE);
+    while asked.len() < 2 {
+        now = driver.0.wake_at();
+        let mut wants = Vec::new();
+        driver.0.poll(now, &mut wants);
+        let due = matches!(wants[..], [Want::Tx(Tx::FireDue(_))]);
+        if due {
+            asked.push(now.since(HERE));
+            let none = Done::FireDue(FiredDue { fired: 0, next_due: None, now: DB_NOW });
+            driver.0.on(now, Got::Tx(Ok(none)), &mut wants);
+        }
+        driver.0.on(now, Got::Tx(Ok(Done::TakeTrigger(None))), &mut wants);
+    }
+    assert_eq!(asked[0], Duration::from_secs(4), "at the due time");
+    assert!(asked[1] - asked[0] <= LOOK_FOR_SCHEDULES + Duration::from_secs(2), "{asked:?}");
+    assert!(now < HERE + Duration::from_secs(20));
+}
