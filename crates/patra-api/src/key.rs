@@ -26,7 +26,8 @@ pub(crate) fn matches(text: &str, hash: &str) -> bool {
     sha256_hex(text.as_bytes()).as_bytes().ct_eq(hash.as_bytes()).into()
 }
 
-pub(crate) fn random_hex<const N: usize>() -> Result<String, getrandom::Error> {
+/// `N` random bytes, as hex digits.
+pub fn random_hex<const N: usize>() -> Result<String, getrandom::Error> {
     let mut bytes = [0u8; N];
     getrandom::fill(&mut bytes)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())

@@ -41,9 +41,12 @@ pub trait Store: Commands + Queries {}
 
 impl<T: Commands + Queries> Store for T {}
 
-impl dyn Commands + '_ {
-    /// Runs one operation and gives back its own kind of answer.
-    pub async fn run<O: Operation>(&self, operation: O) -> Result<O::Done, TxError> {
-        O::answer(self.execute(operation.into()).await?)
+/// Running one operation and getting back its own kind of answer.
+pub trait CommandsExt: Commands {
+    fn run<O: Operation>(&self, operation: O) -> impl Future<Output = Result<O::Done, TxError>> + Send {
+        let answer = self.execute(operation.into());
+        async move { O::answer(answer.await?) }
     }
 }
+
+impl<T: Commands + ?Sized> CommandsExt for T {}

@@ -1,6 +1,8 @@
 //! A small deterministic generator (SplitMix64). A protocol owns one, seeded from outside, so a run can be repeated bit
 //! for bit. Not for secrets.
 
+use std::time::Duration;
+
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
@@ -25,6 +27,12 @@ impl Rng {
     /// True `permille` times in a thousand.
     pub fn chance(&mut self, permille: u64) -> bool {
         self.below(1000) < permille
+    }
+
+    /// About this long: up to a tenth less or more, so that many processes do not act in step.
+    pub fn around(&mut self, span: Duration) -> Duration {
+        let micros = span.as_micros() as u64;
+        Duration::from_micros(micros - micros / 10 + self.below(micros / 5 + 1))
     }
 
     /// A generator of its own for a part, so that parts do not disturb each other's sequence.

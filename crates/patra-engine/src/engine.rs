@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use patra_core::port::CommandsExt as _;
 use patra_core::rng::Rng;
 use patra_core::tx::{Sweep, TxError};
 
@@ -73,10 +74,9 @@ impl Engine {
 
 /// Takes back every lease: their holders ran in an earlier process on this database.
 async fn take_back(ports: &Ports, options: &Options) -> Result<(), TxError> {
-    let commands: &dyn patra_core::port::Commands = &*ports.store;
     loop {
         let sweep = Sweep { limit: 1_000, max_attempts: options.run.max_attempts, everyone: true };
-        let swept = commands.run(sweep).await?;
+        let swept = ports.store.run(sweep).await?;
         if swept.requeued.len() + swept.failed.len() < 1_000 {
             return Ok(());
         }

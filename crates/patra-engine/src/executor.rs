@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use patra_core::port::Commands;
+use patra_core::port::CommandsExt;
 use patra_core::protocol::executor::{Executor, Options, Want};
 use patra_core::rng::Rng;
 use patra_core::tx::{Claimed, LeaseRef, Renewed, TxError};
@@ -93,15 +93,13 @@ impl Service {
             let (shared, sent) = (Arc::clone(&self.shared), self.shared.ports.clock.steady());
             match want {
                 Want::Claim(claim) => {
-                    self.answers.spawn(async move {
-                        let commands: &dyn Commands = &*shared.ports.store;
-                        Answer::Claimed { sent, answer: commands.run(claim).await }
-                    });
+                    self.answers
+                        .spawn(async move { Answer::Claimed { sent, answer: shared.ports.store.run(claim).await } });
                 }
                 Want::Renew(renew) => {
                     self.answers.spawn(async move {
-                        let (commands, asked): (&dyn Commands, _) = (&*shared.ports.store, renew.leases.clone());
-                        Answer::Renewed { sent, asked, answer: commands.run(renew).await }
+                        let asked = renew.leases.clone();
+                        Answer::Renewed { sent, asked, answer: shared.ports.store.run(renew).await }
                     });
                 }
                 Want::Start(lease) => {

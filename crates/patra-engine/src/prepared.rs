@@ -10,7 +10,7 @@ use patra_core::port::Queries;
 use patra_core::protocol::run::Policy;
 use patra_core::record::Stream;
 use patra_core::tx::Lease;
-use patra_core::{Code, Fault, Level, Window};
+use patra_core::{Code, Fault, Level};
 use patra_spec::Snapshot;
 
 const MAX_ENTRIES: usize = 1_000;
@@ -20,16 +20,10 @@ const MAX_ENTRIES: usize = 1_000;
 pub(crate) struct Spec {
     pub(crate) pager: Pager,
     pub(crate) rate: Rate,
-    snapshot: Snapshot,
+    pub(crate) snapshot: Snapshot,
 }
 
 impl Spec {
-    /// The window to ask for: it reaches back by the declared overlap, for rows that appear late (G-13). The slice itself,
-    /// and so the watermark, stays as it is.
-    pub(crate) fn widened(&self, window: Window) -> Window {
-        Window { from: window.from - self.snapshot.lookback(), to: window.to }
-    }
-
     pub(crate) fn policy(&self, lease: &Lease) -> Policy {
         Policy {
             paging: self.snapshot.paging(),

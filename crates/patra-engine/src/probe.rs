@@ -35,7 +35,7 @@ pub async fn probe(
 ) -> Result<(), Fault> {
     let (pager, rule) = (Pager::new(spec)?, spec.paging());
     let mut gate = Bucket::new(spec.rate(), clock.steady());
-    let asked = Window { from: window.from - spec.lookback(), to: window.to };
+    let asked = spec.asked(window);
     let (mut position, mut all_full) = (rule.first(), true);
     for number in 1..=pages {
         wait_for_permit(&mut gate, clock).await;

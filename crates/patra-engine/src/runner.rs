@@ -115,7 +115,7 @@ impl Runner {
                 Want::Fetch(fetch) => {
                     if let Some(spec) = &self.spec {
                         let (shared, spec) = (Arc::clone(&self.shared), Arc::clone(spec));
-                        let window = spec.widened(self.machine.lease().window);
+                        let window = spec.snapshot.asked(self.machine.lease().window);
                         self.in_flight.push(Box::pin(async move {
                             Event::Got(Got::Fetched(read(&shared, &spec, &fetch, window).await))
                         }));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use patra_core::port::Commands;
+use patra_core::port::CommandsExt;
 use patra_core::protocol::sweeper::{Options, Sweeper};
 use patra_core::rng::Rng;
 
@@ -19,14 +19,13 @@ pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
         ..defaults
     };
     let mut machine = Sweeper::new(options, rng, clock.steady());
-    let commands: &dyn Commands = &*shared.ports.store;
     loop {
         tokio::select! {
             () = shared.drain.cancelled() => return,
             () = sleep_until(clock.steady(), machine.wake_at()) => {}
         }
         let Some(sweep) = machine.poll(clock.steady()) else { continue };
-        let answer = commands.run(sweep).await;
+        let answer = shared.ports.store.run(sweep).await;
         match &answer {
             Ok(swept) if swept.requeued.is_empty() && swept.failed.is_empty() => {}
             Ok(swept) => {

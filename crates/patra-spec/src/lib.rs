@@ -33,3 +33,4 @@ pub use selector::Selector;
 pub use snapshot::Snapshot;
 pub use timeform::TimeFormat;
 pub use words::{FieldType, Format, Kind, Method, OnError, PagingType, Role};
+pub use yaml::MAX_BYTES as MAX_MANIFEST_BYTES;

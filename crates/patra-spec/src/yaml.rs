@@ -10,7 +10,7 @@ use crate::origin::{Origin, Pos};
 use crate::problem::{Problem, quote};
 
 /// Largest manifest, in bytes.
-const MAX_BYTES: usize = 1024 * 1024;
+pub const MAX_BYTES: usize = 1024 * 1024;
 const MAX_DEPTH: usize = 32;
 const MAX_NODES: usize = 50_000;
 

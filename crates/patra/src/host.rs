@@ -46,11 +46,10 @@ pub(crate) fn transport(global: &Global) -> Result<Arc<dyn Transport>, Error> {
 fn owner() -> Result<String, Error> {
     let host = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
     let host = host.trim();
-    Ok(format!("{}:{}:{}", if host.is_empty() { "host" } else { host }, std::process::id(), random_hex(4)?))
+    Ok(format!("{}:{}:{}", if host.is_empty() { "host" } else { host }, std::process::id(), random_hex::<4>()?))
 }
 
-pub(crate) fn random_hex(bytes: usize) -> Result<String, Error> {
-    let mut buffer = vec![0u8; bytes];
-    getrandom::fill(&mut buffer).map_err(|error| Error::unexpected(format!("no randomness: {error}")))?;
-    Ok(buffer.iter().map(|byte| format!("{byte:02x}")).collect())
+/// Random hex digits for a name of our own.
+pub(crate) fn random_hex<const N: usize>() -> Result<String, Error> {
+    patra_api::key::random_hex::<N>().map_err(|error| Error::unexpected(format!("no randomness: {error}")))
 }

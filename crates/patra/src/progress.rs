@@ -38,7 +38,6 @@ pub(crate) struct Counts {
     pub(crate) skipped: AtomicU64,
     pub(crate) rejected: AtomicU64,
     pub(crate) throttled: AtomicU64,
-    pub(crate) failures: AtomicU64,
     /// Tasks that ended FAILED or PARTIAL in this process, whichever job they belong to.
     pub(crate) tasks_failed: AtomicU64,
     last_reason: Mutex<String>,
@@ -76,7 +75,6 @@ impl Listener for Counts {
                 }
             }
             RunEvent::Failed { fault, .. } => {
-                self.failures.fetch_add(1, Relaxed);
                 if fault.level == Level::L1 {
                     self.tell(&fault.message);
                 }

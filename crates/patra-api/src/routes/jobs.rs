@@ -8,7 +8,7 @@ use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::json;
 
-use patra_core::port::Commands;
+use patra_core::port::CommandsExt;
 use patra_core::port::query::View;
 use patra_core::state::{Operation, TriggerType};
 use patra_core::tx::Fire;
@@ -96,8 +96,8 @@ async fn fire(api: &Api, body: Result<Json<NewJob>, JsonRejection>) -> Result<(S
             })?
         ),
     };
-    let commands: &dyn Commands = &*api.store;
-    let fired = commands
+    let fired = api
+        .store
         .run(Fire {
             public_id: public_id.clone(),
             trigger_type: TriggerType::Api,

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use tower::ServiceExt as _;
 
-use patra_core::port::Commands;
+use patra_core::port::CommandsExt;
 use patra_core::tx::{RevokeKey, Scope};
 use patra_testkit::clock::ManualClock;
 use patra_testkit::memory::SharedMem;
@@ -26,8 +26,7 @@ impl Door {
 
     async fn key(&self, scope: Scope) -> String {
         let (text, create) = key::generate("test", scope, false).unwrap();
-        let commands: &dyn Commands = &*self.api.store;
-        commands.run(create).await.unwrap();
+        self.api.store.run(create).await.unwrap();
         text
     }
 
@@ -64,8 +63,7 @@ async fn every_route_refuses_who_may_not_and_answers_who_may() {
     let door = Door::new();
     let revoked = door.key(Scope::Admin).await;
     let prefix = key::prefix(&revoked).unwrap().to_owned();
-    let commands: &dyn Commands = &*door.api.store;
-    commands.run(RevokeKey { prefix }).await.unwrap();
+    door.api.store.run(RevokeKey { prefix }).await.unwrap();
     let keys = [
         (Scope::Read, door.key(Scope::Read).await),
         (Scope::Write, door.key(Scope::Write).await),

@@ -92,12 +92,12 @@ impl Executor {
         let leases = match answer {
             Ok(claimed) => claimed.leases,
             Err(_) => {
-                self.next_claim = now + self.jittered(self.options.idle_poll);
+                self.next_claim = now + self.rng.around(self.options.idle_poll);
                 return;
             }
         };
         // More than nothing: there may be more, ask again as soon as there is room.
-        self.next_claim = if leases.is_empty() { now + self.jittered(self.options.idle_poll) } else { now };
+        self.next_claim = if leases.is_empty() { now + self.rng.around(self.options.idle_poll) } else { now };
         let until = sent + self.options.lease;
         for lease in leases {
             if self.held.is_empty() {
@@ -178,11 +178,6 @@ impl Executor {
             }
             alive
         });
-    }
-
-    fn jittered(&mut self, span: Duration) -> Duration {
-        let micros = span.as_micros() as u64;
-        Duration::from_micros(micros - micros / 10 + self.rng.below(micros / 5 + 1))
     }
 }
 

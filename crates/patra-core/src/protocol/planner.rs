@@ -297,8 +297,7 @@ impl Planner {
     }
 
     fn sleep(&mut self, now: Ts) {
-        let micros = self.options.idle_poll.as_micros() as u64;
-        let idle = now + Duration::from_micros(micros - micros / 10 + self.rng.below(micros / 5 + 1));
+        let idle = now + self.rng.around(self.options.idle_poll);
         self.stage = Stage::Idle;
         // A due time that has passed was just asked about in vain: it must not make the planner spin.
         self.wake_at = if self.next_fire > now { idle.min(self.next_fire) } else { idle };

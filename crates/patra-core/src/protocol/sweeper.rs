@@ -47,12 +47,7 @@ impl Sweeper {
         let full =
             matches!(answer, Ok(swept) if swept.requeued.len() + swept.failed.len() >= self.options.limit as usize);
         // A full sweep has more behind it. Otherwise with jitter, so that many hosts do not sweep in step.
-        self.due = if full {
-            now
-        } else {
-            let every = self.options.every.as_micros() as u64;
-            now + Duration::from_micros(every - every / 10 + self.rng.below(every / 5 + 1))
-        };
+        self.due = if full { now } else { now + self.rng.around(self.options.every) };
     }
 
     /// When `poll` has something to do next; not before the answer, while a sweep is under way.

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::task::LeaseRef;
 use crate::cursor;
 use crate::id::{CursorId, Fence, InstanceId, PlanId};
 use crate::state::{Operation, TriggerType};
@@ -206,12 +205,6 @@ pub struct PlanSaved {
 impl TriggerTaken {
     pub fn lease(&self) -> (InstanceId, Fence) {
         (self.instance, self.fence)
-    }
-}
-
-impl From<&super::Lease> for LeaseRef {
-    fn from(lease: &super::Lease) -> LeaseRef {
-        LeaseRef { task: lease.task, fence: lease.fence }
     }
 }
 

@@ -59,6 +59,12 @@ pub struct LeaseRef {
     pub fence: Fence,
 }
 
+impl From<&Lease> for LeaseRef {
+    fn from(lease: &Lease) -> LeaseRef {
+        LeaseRef { task: lease.task, fence: lease.fence }
+    }
+}
+
 /// Extends the leases that still stand (DISPATCHED or EXECUTING, same owner and fence, not expired) to now + `lease`
 /// and counts the renewal in `lease_count`.
 #[derive(Clone, PartialEq, Eq, Debug)]

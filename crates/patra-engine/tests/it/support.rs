@@ -11,7 +11,7 @@ use patra_core::Ts;
 use patra_core::hash::{canonical, digest};
 use patra_core::port::query::{Filter, Key, Progress, Row, View};
 use patra_core::port::transport::{Error, Request, Response};
-use patra_core::port::{Boxed, Clock, Commands, Queries, Store, Transport};
+use patra_core::port::{Boxed, Clock, Commands, CommandsExt, Queries, Store, Transport};
 use patra_core::rng::Rng;
 use patra_core::state::{Operation, TriggerType};
 use patra_core::tx::{ApplyProvenance, Done, EndpointRow, Fire, Tx, TxError};
@@ -79,8 +79,7 @@ impl World {
             document,
             endpoints: vec![endpoint],
         };
-        let commands: &dyn Commands = &self.store;
-        commands.run(apply).await.unwrap();
+        self.store.run(apply).await.unwrap();
         let fire = Fire {
             public_id: public_id.into(),
             trigger_type: TriggerType::Manual,
@@ -91,7 +90,7 @@ impl World {
             window_from: None,
             window_to: Some(END),
         };
-        commands.run(fire).await.unwrap();
+        self.store.run(fire).await.unwrap();
     }
 
     /// Waits until the job has ended; virtual time passes as fast as it can.

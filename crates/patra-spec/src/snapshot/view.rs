@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use patra_core::window::Cut;
-use patra_core::{Ts, gate, paging, retry};
+use patra_core::{Ts, Window, gate, paging, retry};
 
 use super::Snapshot;
 use crate::words::PagingType;
@@ -17,9 +17,10 @@ impl Snapshot {
         self.window.safety_lag.0
     }
 
-    /// How far a new window reaches back before the watermark; zero unless declared.
-    pub fn lookback(&self) -> Duration {
-        self.window.lookback.unwrap_or_default().0
+    /// The window to ask for: it reaches back by the declared overlap, for rows that appear late (G-13). The slice itself,
+    /// and so the watermark, stays as it is.
+    pub fn asked(&self, window: Window) -> Window {
+        Window { from: window.from - self.window.lookback.unwrap_or_default().0, to: window.to }
     }
 
     /// The first watermark; every HARVEST snapshot has one.

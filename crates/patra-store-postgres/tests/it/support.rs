@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, Hasher};
 
-use patra_core::port::Commands;
+use patra_core::port::CommandsExt;
 use patra_core::tx::{Operation, TxError};
 use patra_store_postgres::{Options, PostgresStore};
 use tokio_postgres::{Client, NoTls};
@@ -69,6 +69,5 @@ async fn connect(url: &str) -> Client {
 }
 
 pub(crate) async fn run<O: Operation>(store: &PostgresStore, operation: O) -> Result<O::Done, TxError> {
-    let commands: &dyn Commands = store;
-    commands.run(operation).await
+    store.run(operation).await
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::port::Commands;
+use patra_core::port::CommandsExt;
 use patra_core::port::query::{Cell, Filter, Progress, Row, View};
 use patra_core::record::Record;
 use patra_core::state::{Operation, TaskStatus};
@@ -35,9 +35,8 @@ impl Fixture {
 
     /// Runs an operation. A busy store is asked again, as the engine does.
     pub async fn run<O: tx::Operation + Clone>(&self, operation: O) -> Result<O::Done, TxError> {
-        let commands: &dyn Commands = &*self.subject.store;
         for _ in 0..500 {
-            match commands.run(operation.clone()).await {
+            match self.subject.store.run(operation.clone()).await {
                 Err(TxError::Busy) => tokio::time::sleep(Duration::from_millis(5)).await,
                 answer => return answer,
             }

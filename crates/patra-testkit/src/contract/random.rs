@@ -7,8 +7,8 @@ mod ids;
 use std::time::Duration;
 
 use patra_core::Ts;
+use patra_core::port::Clock;
 use patra_core::port::query::{Cell, CellKind, Filter, Row, View};
-use patra_core::port::{Clock, Commands};
 use patra_core::tx::{Done, Tx, TxError};
 
 use super::{Subject, Time};
@@ -68,11 +68,10 @@ impl Twins {
         let now = self.now();
         let expected = self.model.apply(now, tx);
         let theirs = self.ids.in_tx(tx);
-        let store: &dyn Commands = &*self.subject.store;
-        let mut got = store.execute(theirs.clone()).await;
+        let mut got = self.subject.store.execute(theirs.clone()).await;
         while got == Err(TxError::Busy) {
             tokio::time::sleep(Duration::from_millis(5)).await;
-            got = store.execute(theirs.clone()).await;
+            got = self.subject.store.execute(theirs.clone()).await;
         }
         let same = match (&expected, &got) {
             (Ok(expected), Ok(got)) => self.same_answer(expected, got),

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use patra_core::hash::{canonical, digest};
-use patra_core::port::Commands;
+use patra_core::port::CommandsExt;
 use patra_core::tx::{Applied, ApplyProvenance, EndpointRow, Schedule};
-use patra_spec::{Manifest, Operation, Problems};
+use patra_spec::{MAX_MANIFEST_BYTES, Manifest, Operation, Problems};
 
 use crate::cli::{Apply, Global, Validate};
 use crate::error::{Error, Exit};
@@ -18,9 +18,8 @@ pub(crate) async fn apply(global: &Global, args: &Apply) -> Result<Exit, Error> 
     // Everything is checked before anything is changed.
     let manifests = read_all(&args.files)?;
     let opened = store::open(global).await?;
-    let commands: &dyn Commands = &*opened.store;
     for (file, manifest) in &manifests {
-        let applied = commands.run(operation(manifest)).await?;
+        let applied = opened.store.run(operation(manifest)).await?;
         let word = match applied {
             Applied::Created => "created",
             Applied::Changed => "changed",
@@ -86,18 +85,15 @@ fn read_all(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Manifest)>, Error> {
     Ok(manifests)
 }
 
-/// Largest file that is read as a manifest.
-const MAX_MANIFEST: u64 = 1 << 20;
-
 /// Reads and compiles one manifest. The outer error is the file system's.
 pub(crate) fn read(file: &Path) -> Result<Result<(Manifest, Vec<String>), Problems>, Error> {
     let about = std::fs::metadata(file).map_err(|error| unreadable(file, &error))?;
     // Looked at before it is opened: a pipe would wait for ever, and a device has no end.
-    if !about.is_file() || about.len() > MAX_MANIFEST {
+    if !about.is_file() || about.len() > MAX_MANIFEST_BYTES as u64 {
         let message = format!(
             "{} is no manifest: a plain file of at most {} KiB is expected",
             file.display(),
-            MAX_MANIFEST >> 10
+            MAX_MANIFEST_BYTES >> 10
         );
         return Err(Error::configuration(message));
     }

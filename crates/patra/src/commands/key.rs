@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use patra_core::port::Commands;
+use patra_core::port::CommandsExt;
 use patra_core::port::query::{Filter, View};
 use patra_core::tx::RevokeKey;
 
@@ -18,10 +18,9 @@ pub(crate) async fn run(global: &Global, command: &Key) -> Result<Exit, Error> {
         }
         Key::Create { name, scope } => {
             let opened = store::open(global).await?;
-            let commands: &dyn Commands = &*opened.store;
             let (text, create) = patra_api::key::generate(name, *scope, false)
                 .map_err(|error| Error::unexpected(format!("no randomness: {error}")))?;
-            commands.run(create).await?;
+            opened.store.run(create).await?;
             output::result(global.output, &text, &json!({ "key": text, "name": name, "scope": scope }))?;
         }
         Key::Revoke { prefix } => {
@@ -29,8 +28,7 @@ pub(crate) async fn run(global: &Global, command: &Key) -> Result<Exit, Error> {
             let prefix = prefix.strip_prefix("patra_").unwrap_or(prefix);
             let prefix: String = prefix.chars().take_while(|c| *c != '_').take(8).collect();
             let opened = store::open(global).await?;
-            let commands: &dyn Commands = &*opened.store;
-            if !commands.run(RevokeKey { prefix: prefix.clone() }).await?.revoked {
+            if !opened.store.run(RevokeKey { prefix: prefix.clone() }).await?.revoked {
                 let message = format!("there is no key `{prefix}` that could be revoked");
                 return Err(Error::not_found(message).hint("`patra key list` shows the public parts"));
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use patra_core::port::query::{Cell, Filter, Progress, View};
-use patra_core::port::{Commands, Store};
+use patra_core::port::{CommandsExt, Store};
 use patra_core::state::{Operation, TaskStatus, TriggerStatus, TriggerType};
 use patra_core::tx::Fire;
 use patra_engine::Role;
@@ -30,7 +30,7 @@ pub(crate) async fn run(global: &Global, args: &Run) -> Result<Exit, Error> {
     let store = opened.store;
     let job = Job {
         store: Arc::clone(&store),
-        public_id: format!("run-{}", host::random_hex(8)?),
+        public_id: format!("run-{}", host::random_hex::<8>()?),
         fire: trigger(&*store, args).await?,
     };
     let counts = Arc::new(Counts::default());
@@ -90,8 +90,7 @@ struct Job {
 
 impl Job {
     async fn fire(&self) -> Result<(), Error> {
-        let commands: &dyn Commands = &*self.store;
-        commands.run(Fire { public_id: self.public_id.clone(), ..self.fire.clone() }).await?;
+        self.store.run(Fire { public_id: self.public_id.clone(), ..self.fire.clone() }).await?;
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use patra_api::Api;
-use patra_core::port::{Commands, Store};
+use patra_core::port::{CommandsExt, Store};
 use patra_core::tx::Scope;
 use patra_engine::Engine;
 
@@ -81,10 +81,9 @@ async fn start_api(
 
 /// The first start makes a key and shows it, this once.
 async fn first_key(store: &dyn Store) -> Result<(), Error> {
-    let commands: &dyn Commands = store;
     let (text, create) = patra_api::key::generate("first", Scope::Admin, true)
         .map_err(|error| Error::unexpected(format!("no randomness: {error}")))?;
-    if commands.run(create).await?.created {
+    if store.run(create).await?.created {
         say(&format!("This is your administrator key. It is shown only now:\n\n    {text}\n"));
     }
     Ok(())
