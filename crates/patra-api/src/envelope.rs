@@ -18,11 +18,13 @@ pub(crate) struct Failure {
     pub(crate) code: Code,
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
+    /// What is wrong, one by one, where more than one thing can be.
+    pub(crate) problems: Vec<Value>,
 }
 
 impl Failure {
     pub(crate) fn new(status: StatusCode, code: Code, message: impl Into<String>) -> Failure {
-        Failure { status, code, message: message.into(), hint: None }
+        Failure { status, code, message: message.into(), hint: None, problems: Vec::new() }
     }
 
     pub(crate) fn hint(self, hint: impl Into<String>) -> Failure {
@@ -34,7 +36,10 @@ impl Failure {
     }
 
     pub(crate) fn answer(self, id: &RequestId) -> Response {
-        let error = json!({ "code": self.code, "message": self.message, "hint": self.hint });
+        let mut error = json!({ "code": self.code, "message": self.message, "hint": self.hint });
+        if !self.problems.is_empty() {
+            error["problems"] = self.problems.into();
+        }
         let body =
             json!({ "status": "error", "data": Value::Null, "error": error, "meta": { "request_id": id.as_str() } });
         (self.status, Json(body)).into_response()

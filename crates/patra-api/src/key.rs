@@ -26,6 +26,11 @@ pub(crate) fn matches(text: &str, hash: &str) -> bool {
     sha256_hex(text.as_bytes()).as_bytes().ct_eq(hash.as_bytes()).into()
 }
 
+/// The operating system's randomness.
+pub fn fill_random(bytes: &mut [u8]) -> Result<(), getrandom::Error> {
+    getrandom::fill(bytes)
+}
+
 /// `N` random bytes, as hex digits.
 pub fn random_hex<const N: usize>() -> Result<String, getrandom::Error> {
     let mut bytes = [0u8; N];

@@ -14,6 +14,7 @@ mod serve;
 use std::sync::Arc;
 
 use patra_core::port::{Clock, Store};
+use patra_core::vault::{Vault, VaultCell};
 
 pub use routes::router;
 pub use serve::serve;
@@ -25,6 +26,10 @@ pub struct Api {
     pub clock: Arc<dyn Clock>,
     /// Called when a trigger was recorded, so that a planner in this process need not wait for its next look.
     pub nudge: Arc<dyn Fn() + Send + Sync>,
+    /// What credentials are sealed with; the engine of this process opens them with the same.
+    pub vault: VaultCell,
+    /// Makes a vault where one can be made; the error is a sentence for an administrator.
+    pub make_vault: Arc<dyn Fn() -> Result<Arc<Vault>, String> + Send + Sync>,
 }
 
 impl std::fmt::Debug for Api {

@@ -1,8 +1,11 @@
 //! The routes. One file per resource; `router` is the whole list.
 
+mod credentials;
 mod health;
 mod input;
 mod jobs;
+mod manifests;
+mod specs;
 mod views;
 
 use std::time::Duration;
@@ -11,7 +14,7 @@ use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{delete, get};
 use axum::{Extension, Router};
 
 use patra_core::Code;
@@ -28,6 +31,13 @@ pub fn router(api: Api) -> Router {
     let guarded = Router::new()
         .route("/api/v1/jobs", get(jobs::list).post(jobs::create))
         .route("/api/v1/jobs/{public_id}", get(jobs::show))
+        .route("/api/v1/manifests", get(manifests::list).post(manifests::apply))
+        .route("/api/v1/manifests/{code}", get(manifests::show).delete(manifests::remove))
+        .route("/api/v1/specs/{code}/{endpoint}", get(specs::show))
+        .route("/api/v1/dictionary", get(specs::dictionary))
+        .route("/api/v1/schema", get(specs::schema))
+        .route("/api/v1/credentials", get(views::credentials).post(credentials::create))
+        .route("/api/v1/credentials/{alias}", delete(credentials::revoke))
         .route("/api/v1/{view}", get(views::list))
         .layer(middleware::from_fn_with_state(api.clone(), auth::layer));
     Router::new()

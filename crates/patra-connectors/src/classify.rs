@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use patra_core::port::transport::Response;
 use patra_core::{Code, Fault, Level, Ts};
+use patra_spec::{Snapshot, snapshot};
 
 /// The longest pause that a far side can impose on us by one header.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 3_600);
@@ -22,23 +23,37 @@ impl From<Fault> for Refused {
     }
 }
 
-/// `None` for a success.
-pub fn refusal(response: &Response, now: Ts) -> Option<Refused> {
-    let retry_after = response.header("retry-after").and_then(|value| retry_after(value, now));
-    let status = response.status;
-    let (code, level) = match status {
-        200..=299 => return None,
-        401 => (Code::UpstreamAuthFailed, Level::L4),
-        429 => (Code::RateLimited, Level::L1),
-        408 | 425 | 500..=599 => (Code::PlatformError, Level::L1),
-        _ => (Code::PlatformError, Level::L2),
-    };
-    Some(Refused {
-        fault: Fault::new(code, level, format!("the far side answered {status}")),
-        // A server that names a time asks for a pause, whatever it calls it.
-        throttled: status == 429 || (status == 503 && retry_after.is_some()),
-        retry_after,
-    })
+/// What the statuses of one endpoint mean.
+#[derive(Clone, Debug)]
+pub struct Statuses {
+    retry: snapshot::Retry,
+    auth: snapshot::Auth,
+}
+
+impl Statuses {
+    pub fn new(spec: &Snapshot) -> Statuses {
+        Statuses { retry: spec.retry.clone(), auth: spec.auth.clone() }
+    }
+
+    /// `None` for a success.
+    pub fn refusal(&self, response: &Response, now: Ts) -> Option<Refused> {
+        let retry_after = response.header("retry-after").and_then(|value| retry_after(value, now));
+        let status = response.status;
+        let (code, level) = match status {
+            200..=299 => return None,
+            rejected if self.auth.is_rejection(rejected) => (Code::UpstreamAuthFailed, Level::L4),
+            // Whatever else is declared: who asks for a pause gets one.
+            429 => (Code::RateLimited, Level::L1),
+            passing if self.retry.is_retryable(passing) => (Code::PlatformError, Level::L1),
+            _ => (Code::PlatformError, Level::L2),
+        };
+        Some(Refused {
+            fault: Fault::new(code, level, format!("the far side answered {status}")),
+            // A server that names a time asks for a pause, whatever it calls it.
+            throttled: status == 429 || (status == 503 && level == Level::L1 && retry_after.is_some()),
+            retry_after,
+        })
+    }
 }
 
 /// Seconds or an HTTP date. Zero, the past and nonsense are no hint (ING-15-05).
@@ -63,8 +78,12 @@ mod tests {
         Response { status, headers, body: bytes::Bytes::new() }
     }
 
+    fn plain() -> Statuses {
+        Statuses { retry: snapshot::Retry::default(), auth: snapshot::Auth::default() }
+    }
+
     fn level(status: u16) -> Option<Level> {
-        refusal(&answer(status, None), Ts::from_secs(0)).map(|refused| refused.fault.level)
+        plain().refusal(&answer(status, None), Ts::from_secs(0)).map(|refused| refused.fault.level)
     }
 
     // covers: ING-4.11-02, ING-12.1-01, ING-12.1-02, ING-4.13-01, ING-4.13-02
@@ -78,6 +97,21 @@ mod tests {
             assert_eq!(level(business), Some(Level::L2), "{business}");
         }
         assert_eq!(level(401), Some(Level::L4));
+    }
+
+    // covers: ING-4.11-01, ING-4.11-02, ING-3.4-05
+    #[test]
+    fn declared_statuses_replace_the_default_and_a_rejected_credential_is_fatal() {
+        let mut declared = plain();
+        declared.retry.retryable_status = Some(vec![409, 503]);
+        declared.auth.credential_status = vec![403];
+        let level =
+            |status| declared.refusal(&answer(status, None), Ts::from_secs(0)).map(|r| (r.fault.code, r.fault.level));
+        assert_eq!(level(409), Some((Code::PlatformError, Level::L1)));
+        assert_eq!(level(500), Some((Code::PlatformError, Level::L2)), "it is not in the list");
+        assert_eq!(level(429), Some((Code::RateLimited, Level::L1)), "pacing is always obeyed");
+        assert_eq!(level(403), Some((Code::UpstreamAuthFailed, Level::L4)));
+        assert_eq!(level(401), Some((Code::UpstreamAuthFailed, Level::L4)));
     }
 
     // covers: ING-15-05, ING-4.10-37
@@ -99,7 +133,7 @@ mod tests {
     #[test]
     fn a_503_with_a_time_is_pacing_not_failure() {
         let now = Ts::from_secs(0);
-        assert!(refusal(&answer(503, Some("5")), now).is_some_and(|refused| refused.throttled));
-        assert!(refusal(&answer(503, None), now).is_some_and(|refused| !refused.throttled));
+        assert!(plain().refusal(&answer(503, Some("5")), now).is_some_and(|refused| refused.throttled));
+        assert!(plain().refusal(&answer(503, None), now).is_some_and(|refused| !refused.throttled));
     }
 }

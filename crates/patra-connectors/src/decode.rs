@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 
 use patra_core::hash::content_hash;
 use patra_core::paging::Facts;
-use patra_core::record::{Record, Rejected};
+use patra_core::record::{Candidate, Record, Rejected};
 use patra_core::{Code, Fault, Level, Window};
 use patra_spec::{Format, Snapshot};
 
@@ -43,6 +43,10 @@ pub(crate) struct Decoder {
     items_path: String,
     /// Records outside the slice's window are dropped here because the far side does not filter (ING-4.4-14).
     outside: bool,
+    /// The items are ids, and their content is elsewhere.
+    ids: bool,
+    /// An object in the place of the list is the one record that was asked for.
+    single: bool,
 }
 
 /// How bytes become JSON.
@@ -69,10 +73,22 @@ pub(crate) struct Decoded {
     pub(crate) facts: Facts,
     pub(crate) records: Vec<Record>,
     pub(crate) rejected: Vec<Rejected>,
+    /// The ids of a page that gives no more than those.
+    pub(crate) candidates: Vec<Candidate>,
     pub(crate) content: [u8; 16],
 }
 
 impl Decoder {
+    /// Pages whose items are ids. `version_path` finds what changes when the content behind an id does.
+    pub(crate) fn of_ids(spec: &Snapshot, version_path: Option<&str>) -> Result<Decoder, Fault> {
+        Ok(Decoder { ids: true, items: Items::of_ids(spec, version_path)?, ..Decoder::new(spec)? })
+    }
+
+    /// Content that was asked for by id: whatever its time, it is wanted.
+    pub(crate) fn of_details(spec: &Snapshot) -> Result<Decoder, Fault> {
+        Ok(Decoder { outside: false, single: true, ..Decoder::new(spec)? })
+    }
+
     pub(crate) fn new(spec: &Snapshot) -> Result<Decoder, Fault> {
         let (response, paging) = (&spec.response, spec.pagination.clone().unwrap_or_default());
         let mut paths = Paths::default();
@@ -83,7 +99,9 @@ impl Decoder {
             has_more: paths.maybe(response.has_more_path.as_deref())?,
             total: paths.maybe(response.total_path.as_deref())?,
         };
-        let errors = response.errors.iter().map(|rule| ErrorRule::new(rule, &mut paths)).collect::<Result<_, _>>()?;
+        let passing = &spec.retry.retryable_codes;
+        let errors = response.errors.iter().map(|rule| ErrorRule::new(rule, passing, &mut paths));
+        let errors = errors.collect::<Result<_, _>>()?;
         Ok(Decoder {
             source: match response.format {
                 Format::Json => Source::Json { lenient: response.lenient },
@@ -95,7 +113,9 @@ impl Decoder {
             errors,
             items: Items::new(spec)?,
             items_path: response.items_path.clone(),
-            outside: !spec.window.supports_updated_since,
+            outside: !spec.keeps_out_of_range(),
+            ids: false,
+            single: false,
         })
     }
 
@@ -140,15 +160,28 @@ impl Decoder {
             next_url: next(at(self.slots.url), "next_url_path")?,
             total: at(self.slots.total).and_then(text).and_then(|total| total.trim().parse().ok()),
         };
-        let mut decoded =
-            Decoded { facts, records: Vec::with_capacity(items.len()), rejected: Vec::new(), content: [0; 16] };
+        let mut decoded = Decoded {
+            facts,
+            records: Vec::with_capacity(if self.ids { 0 } else { items.len() }),
+            rejected: Vec::new(),
+            candidates: Vec::new(),
+            content: [0; 16],
+        };
         let mut hashes = Vec::with_capacity(items.len() * 16);
         let mut found = Vec::new();
         for (index, raw) in items.into_iter().enumerate() {
+            if self.ids {
+                hashes.extend_from_slice(&content_hash(raw.get().as_bytes()));
+                match self.items.candidate(raw, window, &mut found) {
+                    Ok(candidate) => decoded.candidates.extend(candidate),
+                    Err(flaw) => decoded.rejected.push(flaw.reject(index, raw)),
+                }
+                continue;
+            }
             let payload = self.items.payload(body, raw);
             let hash = content_hash(&payload);
             hashes.extend_from_slice(&hash);
-            match self.items.record(raw, payload, hash, &mut found) {
+            match self.items.record(raw, payload, hash, window, &mut found) {
                 Ok(Some(record)) if self.outside && !window.contains(record.version.updated_at) => {}
                 Ok(Some(record)) => decoded.records.push(record),
                 Ok(None) => {}
@@ -171,6 +204,10 @@ impl Decoder {
             None => Err(wrong("nothing")),
             // Some far sides write null where they mean an empty list.
             Some("null") => Ok(Vec::new()),
+            Some(object) if self.single && object.starts_with('{') => Ok(found.into_iter().collect()),
+            Some(object) if object.starts_with('{') => {
+                Err(wrong("an object and no list (it must name the list within)"))
+            }
             Some(list) => serde_json::from_str(list).map_err(|_| wrong("something that is no list")),
         }
     }

@@ -2,10 +2,11 @@
 //! Pure functions of snapshot and bytes: no socket, no store, no clock of its own, so a page can be replayed from its
 //! bytes.
 
+pub mod auth;
 pub mod classify;
 mod decode;
 mod headers;
 mod pager;
 mod request;
 
-pub use pager::{Exchange, Pager};
+pub use pager::{Ask, Exchange, Pager};

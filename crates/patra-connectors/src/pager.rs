@@ -1,36 +1,52 @@
 //! The one way to talk to a far side: render, (the caller sends), read. Used by the executor; with no commit behind it
 //! also by everything that only looks.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 use url::Url;
 
-use patra_core::paging::{Facts, Position};
+use patra_core::paging::Position;
+use patra_core::params::Params;
 use patra_core::port::transport::{self, Request, Response};
 use patra_core::protocol::run::{Evidence, Page, Refusal};
-use patra_core::{Code, Fault, Level, Ts, Window, hash};
+use patra_core::{CredentialId, Fault, Ts, Window, hash};
 use patra_spec::Snapshot;
 
-use crate::classify::{self, Refused};
+use crate::auth::Authoriser;
+use crate::classify::{self, Refused, Statuses};
 use crate::decode::{Decoded, Decoder};
 use crate::headers::Headers;
-use crate::request::Renderer;
+use crate::request::{Rendered, Renderer};
 
 /// An endpoint, ready to be read.
 #[derive(Debug)]
 pub struct Pager {
+    phase: Phase,
+    /// Where the content of the ids is, when the pages give no more than those.
+    detail: Option<Phase>,
+}
+
+/// One endpoint of a spec: how it is asked, and how it answers.
+#[derive(Debug)]
+struct Phase {
     renderer: Renderer,
     decoder: Decoder,
     headers: Headers,
-    ceiling: Option<Ceiling>,
+    statuses: Statuses,
+    authoriser: Arc<Authoriser>,
 }
 
-/// How many records of one query the far side gives out (ING-15-02).
-#[derive(Debug)]
-struct Ceiling {
-    records: u64,
-    page_base: u64,
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Ask<'a> {
+    pub position: &'a Position,
+    pub window: Window,
+    pub page_size: u32,
+    pub params: &'a Params,
+    /// What `now()` gives.
+    pub now: Ts,
 }
 
 /// One request on its way.
@@ -39,40 +55,67 @@ pub struct Exchange {
     pub request: Request,
     digest: String,
     window: Window,
-    /// Records before this page, where the position says so.
-    before: Option<u64>,
+    is_detail: bool,
+}
+
+impl Exchange {
+    /// Keeps in the digest which credential the request went out with (C-59).
+    pub fn note_credential(&mut self, id: CredentialId) {
+        if let Ok(serde_json::Value::Object(mut digest)) = serde_json::from_str(&self.digest) {
+            digest.insert("credentialId".into(), id.0.into());
+            self.digest = serde_json::Value::Object(digest).to_string();
+        }
+    }
+
+    /// What is known of an exchange that did not come about.
+    pub fn evidence(self, latency: Duration) -> Evidence {
+        Evidence { latency_ms: millis(latency), request_digest: self.digest, ..Evidence::default() }
+    }
+}
+
+impl Phase {
+    fn new(spec: &Snapshot, decoder: Decoder) -> Result<Phase, Fault> {
+        Ok(Phase {
+            renderer: Renderer::new(spec)?,
+            decoder,
+            headers: Headers::new(spec),
+            statuses: Statuses::new(spec),
+            authoriser: Arc::new(Authoriser::new(spec)?),
+        })
+    }
 }
 
 impl Pager {
     pub fn new(spec: &Snapshot) -> Result<Pager, Fault> {
-        let paging = spec.pagination.clone().unwrap_or_default();
-        let page_base = u64::from(paging.base1 == Some(true));
-        Ok(Pager {
-            renderer: Renderer::new(spec)?,
-            decoder: Decoder::new(spec)?,
-            headers: Headers::new(spec),
-            ceiling: paging.result_ceiling.map(|records| Ceiling { records, page_base }),
-        })
+        let Some(two_phase) = &spec.two_phase else {
+            return Ok(Pager { phase: Phase::new(spec, Decoder::new(spec)?)?, detail: None });
+        };
+        let ids = Decoder::of_ids(spec, two_phase.version_path.as_deref())?;
+        let detail = &two_phase.detail;
+        Ok(Pager { phase: Phase::new(spec, ids)?, detail: Some(Phase::new(detail, Decoder::of_details(detail)?)?) })
     }
 
-    /// The request for the page at `position`. A request that cannot be rendered is not sent and not skipped (C-39).
-    pub fn request(
-        &self,
-        position: &Position,
-        window: Window,
-        page_size: u32,
-        now: Ts,
-    ) -> Result<Exchange, Box<Refusal>> {
-        let before = self.ceiling.as_ref().and_then(|ceiling| ceiling.before(position, page_size));
-        if let (Some(ceiling), Some(before)) = (&self.ceiling, before)
-            && before >= ceiling.records
-        {
-            return Err(refuse(ceiling.exceeded(None).into(), Evidence::default()));
-        }
-        match self.renderer.render(position, window, page_size, now) {
-            Ok(rendered) => Ok(Exchange { request: rendered.request, digest: rendered.digest, window, before }),
+    /// The request for the page at a position. A request that cannot be rendered is not sent and not skipped (C-39).
+    pub fn request(&self, ask: &Ask<'_>) -> Result<Exchange, Box<Refusal>> {
+        let is_detail = matches!(ask.position, Position::Ids { .. });
+        match self.phase(is_detail).renderer.render(ask) {
+            Ok(Rendered { request, digest }) => Ok(Exchange { request, digest, window: ask.window, is_detail }),
             Err(fault) => Err(refuse(fault.into(), Evidence::default())),
         }
+    }
+
+    /// Who says who asks, for this exchange.
+    pub fn authoriser(&self, exchange: &Exchange) -> &Arc<Authoriser> {
+        &self.phase(exchange.is_detail).authoriser
+    }
+
+    /// The same for the first request of the endpoint.
+    pub fn first_authoriser(&self) -> &Arc<Authoriser> {
+        &self.phase.authoriser
+    }
+
+    fn phase(&self, is_detail: bool) -> &Phase {
+        self.detail.as_ref().filter(|_| is_detail).unwrap_or(&self.phase)
     }
 
     /// What came of it.
@@ -83,8 +126,8 @@ impl Pager {
         latency: Duration,
         now: Ts,
     ) -> Result<Box<Page>, Box<Refusal>> {
-        let latency_ms = u32::try_from(latency.as_millis()).unwrap_or(u32::MAX);
-        let mut evidence = Evidence { latency_ms, request_digest: exchange.digest, ..Evidence::default() };
+        let mut evidence =
+            Evidence { latency_ms: millis(latency), request_digest: exchange.digest, ..Evidence::default() };
         let response = match answer {
             Ok(response) => response,
             Err(error) => return Err(refuse(Fault::from(error).into(), evidence)),
@@ -92,10 +135,11 @@ impl Pager {
         evidence.status = response.status;
         evidence.bytes = response.body.len() as u64;
         evidence.response_digest = response_digest(&response);
-        if let Some(refused) = classify::refusal(&response, now) {
+        let phase = self.phase(exchange.is_detail);
+        if let Some(refused) = phase.statuses.refusal(&response, now) {
             return Err(refuse(refused, evidence));
         }
-        let mut decoded = match self.decoder.decode(&response.body, exchange.window) {
+        let mut decoded = match phase.decoder.decode(&response.body, exchange.window) {
             Ok(decoded) => decoded,
             Err(mut refused) => {
                 let hint = response.header("retry-after").filter(|_| refused.throttled);
@@ -103,51 +147,12 @@ impl Pager {
                 return Err(refuse(refused, evidence));
             }
         };
-        self.headers.tell(&response, &mut decoded.facts);
+        phase.headers.tell(&response, &mut decoded.facts);
         if let Some(next) = &mut decoded.facts.next_url {
             absolute(next, &exchange.request.url);
         }
-        if let Some(ceiling) = &self.ceiling
-            && let Err(fault) = ceiling.check(exchange.before, &mut decoded.facts)
-        {
-            return Err(refuse(fault.into(), evidence));
-        }
-        let Decoded { facts, records, rejected, content } = decoded;
-        Ok(Box::new(Page { facts, records, rejected, content, evidence }))
-    }
-}
-
-impl Ceiling {
-    fn before(&self, position: &Position, page_size: u32) -> Option<u64> {
-        match position {
-            Position::Offset(offset) => Some(*offset),
-            Position::Page(no) => Some(no.saturating_sub(self.page_base).saturating_mul(u64::from(page_size))),
-            Position::Token(_) | Position::Url(_) | Position::Time => None,
-        }
-    }
-
-    fn check(&self, before: Option<u64>, facts: &mut Facts) -> Result<(), Fault> {
-        let Some(total) = facts.total else { return Ok(()) };
-        if total > self.records {
-            return Err(self.exceeded(Some(total)));
-        }
-        // The page that ends at the ceiling is the last: asking behind it would be refused, and the total says that
-        // nothing is there.
-        let read = before.map(|before| before.saturating_add(u64::from(facts.items)));
-        if read.is_some_and(|read| read >= self.records) && facts.has_more.is_none() {
-            facts.has_more = Some(false);
-        }
-        Ok(())
-    }
-
-    /// Nothing is clamped in silence: whoever cuts windows must cut this one narrower.
-    fn exceeded(&self, total: Option<u64>) -> Fault {
-        let found = total.map_or_else(|| "more".to_owned(), |total| total.to_string());
-        let reason = format!(
-            "the window holds {found} records and the far side gives out {} of a query: it must be narrower than it is",
-            self.records
-        );
-        Fault::new(Code::PartialFail, Level::L2, reason)
+        let Decoded { facts, records, rejected, candidates, content } = decoded;
+        Ok(Box::new(Page { facts, records, rejected, candidates, content, evidence }))
     }
 }
 
@@ -156,6 +161,10 @@ fn absolute(next: &mut String, request: &str) {
     if let Ok(url) = Url::parse(request).and_then(|base| base.join(next)) {
         *next = url.into();
     }
+}
+
+fn millis(span: Duration) -> u32 {
+    u32::try_from(span.as_millis()).unwrap_or(u32::MAX)
 }
 
 fn refuse(refused: Refused, evidence: Evidence) -> Box<Refusal> {

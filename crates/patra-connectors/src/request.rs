@@ -1,17 +1,20 @@
 //! Rendering one request from the snapshot, the slice and the position.
 
 mod body;
+mod param;
 
 use serde_json::json;
 use url::Url;
 
 use patra_core::paging::Position;
 use patra_core::port::transport::{Limits, Method, Request};
-use patra_core::{Code, Fault, Level, Ts, Window, hash};
-use patra_spec::expr::{Context, Page};
-use patra_spec::{Snapshot, Template};
+use patra_core::{Code, Fault, Level, Ts, hash};
+use patra_spec::expr::{Context, Page, RenderError, Rules, Scope};
+use patra_spec::{ParamLocation, Snapshot, Template};
 
+use crate::pager::Ask;
 use body::Body;
+use param::Param;
 
 /// The templates of one endpoint, compiled once.
 #[derive(Debug)]
@@ -19,17 +22,16 @@ pub(crate) struct Renderer {
     method: Method,
     base: Url,
     path: Template,
-    query: Vec<(String, Template)>,
-    headers: Vec<(String, Template)>,
+    query: Vec<Param>,
+    headers: Vec<Param>,
     body: Body,
+    proxy: Option<String>,
+    compression: bool,
     limits: Limits,
     page_base: u64,
     /// Hosts besides the base URL's that a next URL may lead to.
     allow_hosts: Vec<String>,
 }
-
-/// Renders one template, or says which could not be.
-type Render<'r> = dyn Fn(&str, &Template) -> Result<Option<String>, Fault> + 'r;
 
 /// A request and what the ledger keeps of it.
 #[derive(Debug)]
@@ -41,9 +43,9 @@ pub(crate) struct Rendered {
 impl Renderer {
     pub(crate) fn new(spec: &Snapshot) -> Result<Renderer, Fault> {
         let base = Url::parse(&spec.http.base_url).map_err(|error| broken(&format!("base URL: {error}")))?;
-        let templates = |map: &std::collections::BTreeMap<String, String>| {
-            map.iter().map(|(name, text)| Ok((name.clone(), compiled(text)?))).collect::<Result<Vec<_>, Fault>>()
-        };
+        let rules = spec.rules()?;
+        // No credential goes into a path: it would be in logs on the way.
+        let bare = Rules { scope: Scope { credential: false, ..rules.scope.clone() }, ..rules.clone() };
         let default = Limits::default();
         Ok(Renderer {
             method: match spec.http.method {
@@ -51,10 +53,12 @@ impl Renderer {
                 patra_spec::Method::Post => Method::Post,
             },
             base,
-            path: compiled(&spec.http.path_template)?,
-            query: templates(&spec.http.query_template)?,
-            headers: templates(&spec.http.headers_template)?,
-            body: Body::new(spec)?,
+            path: compiled(&spec.http.path_template, &bare)?,
+            query: Param::all(spec, &rules, ParamLocation::Query, &spec.http.query_template)?,
+            headers: Param::all(spec, &rules, ParamLocation::Header, &spec.http.headers_template)?,
+            body: Body::new(spec, &rules)?,
+            proxy: spec.http.proxy.clone(),
+            compression: spec.http.compression,
             limits: Limits {
                 connect_timeout: spec.connect_timeout(),
                 read_timeout: spec.read_timeout(),
@@ -67,45 +71,32 @@ impl Renderer {
         })
     }
 
-    pub(crate) fn render(
-        &self,
-        position: &Position,
-        window: Window,
-        page_size: u32,
-        now: Ts,
-    ) -> Result<Rendered, Fault> {
-        let page = self.page(position, page_size);
-        let context = Context { window: Some(window), page, now, ..Context::default() };
-        let render = |what: &str, template: &Template| {
-            template.render(&context).map_err(|error| {
-                Fault::new(Code::ConfigError, Level::L2, format!("{what} cannot be rendered: {error}"))
-            })
+    pub(crate) fn render(&self, ask: &Ask<'_>) -> Result<Rendered, Fault> {
+        let Ask { position, window, page_size, params, now } = *ask;
+        let context = Context {
+            window: Some(window),
+            page: self.page(position, page_size),
+            params: params.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect(),
+            ids: if let Position::Ids { ids, .. } = position { ids.clone() } else { Vec::new() },
+            now,
         };
         let url = match position {
             Position::Url(Some(next)) => self.next_url(next)?,
-            _ => self.own_url(&render)?,
+            _ => self.own_url(&context)?,
         };
         let mut headers = Vec::with_capacity(self.headers.len());
-        for (name, template) in &self.headers {
-            let Some(value) = render(name, template)? else { continue };
-            // A line break in a header value would start a header of the far side's choosing.
-            if value.bytes().any(|byte| byte < b' ' && byte != b'\t') {
-                return Err(Fault::new(
-                    Code::InvalidInput,
-                    Level::L2,
-                    format!("header {name} would hold a control character"),
-                ));
-            }
-            headers.push((name.clone(), value));
+        for param in &self.headers {
+            headers.extend(param.render(&context)?.map(|value| (param.name.clone(), value)));
         }
-        let body = self.body.render(&render)?;
+        let body = self.body.render(&context)?;
         if let Some(kind) = self.body.content_type()
             && !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"))
         {
             headers.push(("Content-Type".to_owned(), kind.to_owned()));
         }
         let digest = digest(self.method, &url, &headers, body.as_deref(), now);
-        let request = Request { method: self.method, url: url.into(), headers, body, limits: self.limits };
+        let (limits, proxy, compression) = (self.limits, self.proxy.clone(), self.compression);
+        let request = Request { headers, body, limits, proxy, compression, ..Request::new(self.method, url) };
         Ok(Rendered { request, digest })
     }
 
@@ -121,21 +112,25 @@ impl Renderer {
                 Page { no: *no, offset, size, token: None }
             }
             Position::Token(token) => Page { no: 0, offset: 0, size, token: token.clone() },
-            Position::Url(_) | Position::Time => Page { no: 0, offset: 0, size, token: None },
+            Position::Url(_) | Position::Time | Position::Ids { .. } => Page { no: 0, offset: 0, size, token: None },
         }
     }
 
-    fn own_url(&self, render: &Render<'_>) -> Result<Url, Fault> {
+    fn own_url(&self, context: &Context) -> Result<Url, Fault> {
         let mut url = self.base.clone();
-        let path = render("the path", &self.path)?.unwrap_or_default();
+        // Values are percent-encoded, so that none can become another segment or parameter (G-25).
+        let path = self.path.render_path(context).map_err(|error| unrendered("the path", &error))?;
+        let dots = |segment: &str| matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..");
+        if path.split('/').any(dots) {
+            return Err(Fault::new(Code::InvalidInput, Level::L2, "the path would lead out of its place"));
+        }
         let joined = format!("{}/{}", url.path().trim_end_matches('/'), path.trim_start_matches('/'));
         url.set_path(&joined);
         if !self.query.is_empty() {
             let mut pairs = url.query_pairs_mut();
-            for (name, template) in &self.query {
-                // Values are percent-encoded here, so that no token or id can become another parameter (G-25).
-                if let Some(value) = render(name, template)? {
-                    pairs.append_pair(name, &value);
+            for param in &self.query {
+                if let Some(value) = param.render(context)? {
+                    pairs.append_pair(&param.name, &value);
                 }
             }
         }
@@ -155,6 +150,10 @@ impl Renderer {
             let reason = format!("the next URL leads to {}, not to {}", place(&url), place(&self.base));
             return Err(Fault::new(Code::Forbidden, Level::L2, reason));
         }
+        // What could pass for the mark of a credential would be given one.
+        if url.as_str().contains("%01") {
+            return Err(Fault::new(Code::Forbidden, Level::L2, "the next URL holds a control character"));
+        }
         Ok(url)
     }
 }
@@ -173,8 +172,12 @@ fn place(url: &Url) -> String {
     format!("{}://{}{port}", url.scheme(), url.host_str().unwrap_or("nowhere"))
 }
 
-fn compiled(text: &str) -> Result<Template, Fault> {
-    Template::compile(text).map_err(|flaw| broken(&flaw.message))
+fn compiled(text: &str, rules: &Rules) -> Result<Template, Fault> {
+    Template::compile_with(text, rules).map_err(|flaw| broken(&flaw.message))
+}
+
+fn unrendered(what: &str, error: &RenderError) -> Fault {
+    Fault::new(Code::ConfigError, Level::L2, format!("{what} cannot be rendered: {error}"))
 }
 
 fn broken(reason: &str) -> Fault {
@@ -184,7 +187,7 @@ fn broken(reason: &str) -> Fault {
 /// What the ledger keeps: where the request went and with which parameters; header names, never their values.
 fn digest(method: Method, url: &Url, headers: &[(String, String)], body: Option<&[u8]>, now: Ts) -> String {
     let query: serde_json::Map<_, _> =
-        url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned().into())).collect();
+        url.query_pairs().map(|(name, value)| (name.into_owned(), shown(&value).into())).collect();
     let mut bare = url.clone();
     bare.set_query(None);
     let mut digest = json!({
@@ -199,6 +202,16 @@ fn digest(method: Method, url: &Url, headers: &[(String, String)], body: Option<
         map.insert("bodyHash".into(), format!("sha256:{}", hash::sha256_hex(body)).into());
     }
     digest.to_string()
+}
+
+/// A value as it was written where a credential goes: the mark says which, and the digest keeps no more.
+fn shown(value: &str) -> String {
+    let mut parts = value.split('\u{1}');
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    while let (Some(credential), Some(rest)) = (parts.next(), parts.next()) {
+        shown.push_str(&format!("${{{credential}}}{rest}"));
+    }
+    shown
 }
 
 #[cfg(test)]

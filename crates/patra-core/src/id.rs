@@ -27,6 +27,7 @@ ids! {
     RunId,
     BatchId,
     CursorId,
+    CredentialId,
     /// The lease epoch of a row. It rises with every claim; a write that carries an older one is refused.
     Fence,
 }

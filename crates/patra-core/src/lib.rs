@@ -3,23 +3,29 @@
 //! Nothing here opens a socket, reads a clock, draws a random number or knows SQL. Time and randomness are arguments,
 //! so the code that runs in production is the code that runs in the simulator.
 
+pub mod credential;
 pub mod cursor;
 pub mod error;
 pub mod gate;
 pub mod hash;
 pub mod id;
 pub mod paging;
+pub mod params;
 pub mod port;
 pub mod protocol;
 pub mod record;
+pub mod registry;
 pub mod retry;
 pub mod rng;
+pub mod seal;
+pub mod secret;
 pub mod state;
 pub mod time;
 pub mod tx;
+pub mod vault;
 pub mod window;
 
 pub use error::{Code, Fault, Level};
-pub use id::{BatchId, CursorId, Fence, InstanceId, PlanId, RunId, SliceId, TaskId};
+pub use id::{BatchId, CredentialId, CursorId, Fence, InstanceId, PlanId, RunId, SliceId, TaskId};
 pub use time::Ts;
 pub use window::Window;

@@ -1,7 +1,9 @@
 //! The ports: what the engine needs from the outside. Object-safe, batch-shaped, commands apart from queries, so that a
 //! door that must only read is given nothing that can write.
 
+pub mod credential;
 pub mod query;
+pub mod signer;
 pub mod transport;
 
 use std::fmt;
@@ -11,7 +13,9 @@ use std::pin::Pin;
 use crate::time::Ts;
 use crate::tx::{Done, Operation, Tx, TxError};
 
+pub use credential::Credentials;
 pub use query::Queries;
+pub use signer::Signer;
 pub use transport::Transport;
 
 /// A boxed future, so that ports can be trait objects.
@@ -28,6 +32,11 @@ pub trait Clock: fmt::Debug + Send + Sync {
     }
 }
 
+/// Randomness good enough for secrets.
+pub trait Entropy: fmt::Debug + Send + Sync {
+    fn fill(&self, bytes: &mut [u8]) -> Result<(), String>;
+}
+
 /// The command side of a store: each value of [`Tx`] is one transaction, with the same meaning in every store.
 ///
 /// An implementation runs the transaction to its end even when the returned future is dropped: a caller that gives up
@@ -36,10 +45,10 @@ pub trait Commands: fmt::Debug + Send + Sync {
     fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>>;
 }
 
-/// Both sides of one store.
-pub trait Store: Commands + Queries {}
+/// Both sides of one store, and the way to what it keeps sealed.
+pub trait Store: Commands + Queries + Credentials {}
 
-impl<T: Commands + Queries> Store for T {}
+impl<T: Commands + Queries + Credentials> Store for T {}
 
 /// Running one operation and getting back its own kind of answer.
 pub trait CommandsExt: Commands {

@@ -7,3 +7,4 @@ pub mod executor;
 pub mod planner;
 pub mod run;
 pub mod sweeper;
+pub mod token;

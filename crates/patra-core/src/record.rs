@@ -44,6 +44,29 @@ impl Rejected {
     pub const MAX_SAMPLE: usize = 1_024;
 }
 
+/// An id that a page of a two-phase endpoint names; its content is fetched apart (MAP-C-08).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Candidate {
+    pub id: String,
+    /// What changes when the content does: the far side's version or update time, or else the window that named the id.
+    /// A detail is fetched once per version (ING-15-06).
+    pub version: String,
+}
+
+/// What became of a candidate.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Marked {
+    pub candidate: Candidate,
+    /// Why its detail cannot be had; `None` when it was fetched.
+    pub bad: Option<String>,
+}
+
+/// How long a bad id is left alone after so many failures: an hour, doubling, at most a week.
+pub fn bad_id_pause(tries: u32) -> std::time::Duration {
+    const HOUR: u64 = 3_600;
+    std::time::Duration::from_secs((HOUR << tries.saturating_sub(1).min(10)).min(7 * 24 * HOUR))
+}
+
 /// Which stream of records a page belongs to; with the key, the identity of an item (MAP-C-10).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Stream {

@@ -155,6 +155,35 @@ states! {
     }
 }
 
+states! {
+    /// `reg_prov_credential.type_code`: how a far side is told who asks (ING-4.2-01, MAP-X-20).
+    AuthType {
+        ApiKey = "API_KEY" -> [],
+        Bearer = "BEARER" -> [],
+        Basic = "BASIC" -> [],
+        OAuth2 = "OAUTH2" -> [],
+        Cookie = "COOKIE" -> [],
+        Session = "SESSION" -> [],
+        Custom = "CUSTOM" -> [],
+    }
+}
+
+states! {
+    /// `reg_prov_credential.status_code`.
+    CredentialStatus {
+        Active = "ACTIVE" -> [Revoked],
+        Revoked = "REVOKED" -> [],
+    }
+}
+
+states! {
+    /// `ing_credential_state.status_code`: what the far side thought of the credential the last time.
+    TokenStatus {
+        Active = "ACTIVE" -> [Rejected],
+        Rejected = "REJECTED" -> [Active],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

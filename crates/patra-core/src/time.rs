@@ -63,6 +63,23 @@ pub fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
+/// A duration as ISO-8601. Equal lengths have one spelling, so they hash the same.
+pub fn iso_text(span: Duration) -> String {
+    let (secs, micros) = (span.as_secs(), span.subsec_micros());
+    let (days, hours, minutes, seconds) = (secs / 86_400, secs / 3_600 % 24, secs / 60 % 60, secs % 60);
+    let part = |count: u64, unit: char| if count > 0 { format!("{count}{unit}") } else { String::new() };
+    let seconds = match micros {
+        0 => part(seconds, 'S'),
+        micros => format!("{seconds}.{}S", format!("{micros:06}").trim_end_matches('0')),
+    };
+    let time = part(hours, 'H') + &part(minutes, 'M') + &seconds;
+    match (days, time.as_str()) {
+        (0, "") => "PT0S".to_owned(),
+        (days, "") => format!("P{days}D"),
+        (days, time) => format!("P{}T{time}", part(days, 'D')),
+    }
+}
+
 impl Add<Duration> for Ts {
     type Output = Ts;
     fn add(self, span: Duration) -> Ts {
@@ -153,6 +170,21 @@ mod tests {
         assert_eq!(at.to_micros_text(), "2023-11-14T22:13:20.123456Z");
         assert_eq!(at.to_string().parse::<Ts>().ok(), Some(at));
         assert_eq!(Ts::from_secs(60).to_short_text(), "1970-01-01T00:01:00Z");
+    }
+
+    #[test]
+    fn durations_have_one_spelling() {
+        for (millis, text) in [
+            (0, "PT0S"),
+            (250, "PT0.25S"),
+            (90_000, "PT1M30S"),
+            (600_000, "PT10M"),
+            (3_600_000, "PT1H"),
+            (86_400_000, "P1D"),
+            (90_061_500, "P1DT1H1M1.5S"),
+        ] {
+            assert_eq!(iso_text(Duration::from_millis(millis)), text);
+        }
     }
 
     #[test]

@@ -2,20 +2,31 @@
 //! sequence that locks its row first. The meaning written here holds in the in-memory store, SQLite and PostgreSQL alike,
 //! and the contract suite of `patra-testkit` checks it in each.
 
+mod credential;
 mod cursor;
+mod fan;
 mod key;
 mod plan;
 mod registry;
 mod run;
 mod task;
 
+pub use credential::{
+    CredentialMarked, CredentialSaved, CredentialsRevoked, FailRefresh, LeaseRefresh, MarkCredential, RefreshFailed,
+    RefreshLeased, RevokeCredential, SaveCredential, StoreToken, TokenStored, Versions,
+};
 pub use cursor::{Advance, AdvanceCursor, CursorMoved, RecordAdvance};
+pub use fan::{
+    Child, FanOut, FannedOut, MAX_CHILDREN, MAX_PARENTS, MAX_PARTITIONS, MAX_WAITING, Parent, ReadParents,
+};
 pub use key::{CreateKey, KeyCreated, KeyRevoked, RevokeKey, Scope};
 pub use plan::{
-    Coverage, Fire, FireDue, Fired, FiredDue, NewPlan, NewSlice, OpenPlan, PlanSaved, PlanTarget, ReadCoverage,
-    SavePlan, SettleTrigger, Settlement, TakeTrigger, TriggerSettled, TriggerTaken,
+    Coverage, Fire, FireDue, Fired, FiredDue, Inventory, NewPlan, NewSlice, OpenPlan, PlanSaved, PlanTarget,
+    ReadCoverage, SavePlan, SettleTrigger, Settlement, TakeTrigger, TriggerSettled, TriggerTaken,
 };
-pub use registry::{Applied, ApplyProvenance, EndpointRow, Schedule};
+pub use registry::{
+    Applied, ApplyProvenance, DictionarySynced, EndpointRow, RemoveProvenance, Removed, Schedule, SyncDictionary,
+};
 pub use run::{
     BatchCommitted, BatchStats, CommitBatch, EndRun, Failure, HttpStats, Resume, RunEnd, RunEnded, RunStarted,
     RunStats, StartRun,
@@ -103,6 +114,10 @@ macro_rules! operations {
 operations! {
     /// Puts a manifest into the registry.
     ApplyProvenance(ApplyProvenance) => Applied,
+    /// Takes a provenance out of the registry.
+    RemoveProvenance(RemoveProvenance) => Removed,
+    /// Makes the dictionary say what the program knows.
+    SyncDictionary(SyncDictionary) => DictionarySynced,
     /// Records that something was asked for.
     Fire(Fire) => Fired,
     /// Fires every schedule that is due.
@@ -111,6 +126,10 @@ operations! {
     TakeTrigger(TakeTrigger) => Option<TriggerTaken>,
     /// Ends or defers a trigger without a plan.
     SettleTrigger(SettleTrigger) => TriggerSettled,
+    /// Makes the next children of a trigger that stands for many partitions.
+    FanOut(Arc<FanOut>) => FannedOut,
+    /// Records of an endpoint that name partitions of another.
+    ReadParents(ReadParents) => Vec<Parent>,
     /// What of a namespace is done or under way.
     ReadCoverage(ReadCoverage) => Coverage,
     /// Writes plan, slices and tasks.
@@ -135,4 +154,16 @@ operations! {
     CreateKey(CreateKey) => KeyCreated,
     /// Revokes an API key.
     RevokeKey(RevokeKey) => KeyRevoked,
+    /// Adds a version of a credential.
+    SaveCredential(SaveCredential) => CredentialSaved,
+    /// Makes versions of a credential useless.
+    RevokeCredential(RevokeCredential) => CredentialsRevoked,
+    /// Asks for the right to get a new token.
+    LeaseRefresh(LeaseRefresh) => RefreshLeased,
+    /// Stores the token that was got under a lease.
+    StoreToken(StoreToken) => TokenStored,
+    /// Ends a lease under which no token came.
+    FailRefresh(FailRefresh) => RefreshFailed,
+    /// What the far side thinks of a credential.
+    MarkCredential(MarkCredential) => CredentialMarked,
 }

@@ -27,6 +27,31 @@ impl Window {
         self.to.since(self.from)
     }
 
+    /// This window in up to `parts` parts, in order, without hole or overlap. Borders fall on whole multiples of `step`, and
+    /// no part is narrower than it. One part when it cannot be cut.
+    pub fn split(&self, parts: u32, step: Duration) -> Vec<Window> {
+        let step = step.max(Duration::from_micros(1));
+        let width = micros(self.width()) / i64::from(parts.max(1));
+        let (mut cuts, mut from) = (Vec::new(), self.from);
+        for part in 1..i64::from(parts.max(1)) {
+            let border = Ts::from_micros(self.from.micros() + width * part).floor_to(step);
+            let room = |a: Ts, b: Ts| b > a && b.since(a) >= step;
+            if room(from, border) && room(border, self.to) {
+                cuts.push(Window { from, to: border });
+                from = border;
+            }
+        }
+        // An unaligned window just over two steps wide may have no equal border with room on both sides, but another one.
+        if cuts.is_empty() && parts > 1 {
+            let border = (self.from + step + step).floor_to(step);
+            if border > self.from && border < self.to {
+                return vec![Window { from, to: border }, Window { from: border, to: self.to }];
+            }
+        }
+        cuts.push(Window { from, to: self.to });
+        cuts
+    }
+
     /// The parts of this window that none of `covered` covers, in order. `covered` may overlap and be in any order.
     pub fn minus(&self, covered: &[Window]) -> Vec<Window> {
         let mut sorted: Vec<_> = covered.iter().filter(|c| c.to > self.from && c.from < self.to).collect();
@@ -149,6 +174,25 @@ mod tests {
             for slice in &slices {
                 prop_assert!(slice.from < slice.to && slice.width() <= cut.max_width);
             }
+        }
+
+        // covers: ING-4.4-24, ING-15-02
+        #[test]
+        fn the_parts_of_a_window_are_the_window(
+            from in -1_000_000i64..1_000_000, width in 1i64..100_000_000, parts in 0u32..70, step in 1u64..10_000_000,
+        ) {
+            let (window, step) = (w(from, from + width), Duration::from_micros(step));
+            let split = window.split(parts, step);
+            prop_assert!(split.len() <= parts.max(1) as usize);
+            prop_assert_eq!((split[0].from, split[split.len() - 1].to), (window.from, window.to));
+            for pair in split.windows(2) {
+                prop_assert_eq!(pair[0].to, pair[1].from);
+                prop_assert_eq!(pair[0].to.floor_to(step), pair[0].to);
+            }
+            prop_assert!(split.iter().all(|part| part.from < part.to));
+            // Whatever holds an aligned border inside can be cut.
+            let inside = (window.from.floor_to(step) + step + step) < window.to;
+            prop_assert!(parts < 2 || !inside || split.len() > 1, "{:?} by {:?}", window, step);
         }
 
         #[test]

@@ -8,7 +8,9 @@ use tokio_util::sync::CancellationToken;
 use patra_core::port::CommandsExt as _;
 use patra_core::rng::Rng;
 use patra_core::tx::{Sweep, TxError};
+use patra_core::vault::VaultCell;
 
+use crate::credentials::Credentials;
 use crate::events::Listener;
 use crate::gate::Gate;
 use crate::prepared::Prepared;
@@ -29,7 +31,8 @@ impl Engine {
         }
         let mut rng = Rng::new(options.seed);
         let shared = Arc::new(Shared {
-            gate: Gate::new(Arc::clone(&ports.clock)),
+            gate: Arc::new(Gate::new(Arc::clone(&ports.clock))),
+            credentials: Credentials::new(ports.clone(), options.credentials.clone(), options.owner.clone()),
             prepared: Prepared::default(),
             listener,
             drain: CancellationToken::new(),
@@ -50,6 +53,11 @@ impl Engine {
         Ok(Engine { shared, parts })
     }
 
+    /// Where the engine looks for the master key: a door that makes one puts it there.
+    pub fn vault(&self) -> VaultCell {
+        self.shared.options.credentials.vault.clone()
+    }
+
     /// A trigger was recorded: look now instead of at the next poll.
     pub fn nudge(&self) {
         self.shared.planner_nudge.notify_one();
@@ -61,7 +69,10 @@ impl Engine {
     pub async fn stop(mut self, hurry: CancellationToken) {
         self.shared.drain.cancel();
         let grace = self.shared.options.grace;
-        let all = async { while self.parts.join_next().await.is_some() {} };
+        let all = async {
+            while self.parts.join_next().await.is_some() {}
+            self.shared.credentials.settled().await;
+        };
         tokio::select! {
             () = all => {}
             () = tokio::time::sleep(grace) => {}

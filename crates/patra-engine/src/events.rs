@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+use patra_core::credential::Credential;
 use patra_core::protocol::run::{Ended, Outcome};
 use patra_core::state::TaskStatus;
 use patra_core::tx::{BatchStats, Lease, TxError};
+use patra_core::{Fault, Ts};
 
 /// Something that wants to know what happens, such as a progress display. Called from the engine's tasks: return soon.
 pub trait Listener: fmt::Debug + Send + Sync {
@@ -29,7 +31,7 @@ pub enum RunEvent<'a> {
     },
     Failed {
         lease: &'a Lease,
-        fault: &'a patra_core::Fault,
+        fault: &'a Fault,
     },
     /// A transaction of the run failed and will be tried again.
     StoreFailed {
@@ -114,6 +116,7 @@ fn log_end(lease: &Lease, ended: &Ended) {
             );
         }
         Outcome::Closed(status, None) => line!(info, "task closed", status = status.as_str()),
+        Outcome::Split(parts) => line!(info, "window cut into narrower ones", parts = parts),
         Outcome::Cancelled => line!(info, "task cancelled with its plan"),
         Outcome::Lost => line!(warn, "lease lost, run stopped"),
         Outcome::Stuck(error) => line!(error, "the store refused to close a run", error = error.to_string()),
@@ -128,4 +131,32 @@ pub(crate) fn store_failed(part: &'static str, operation: &'static str, error: &
 /// The sweep found what the dead left behind.
 pub(crate) fn swept(requeued: usize, failed: usize) {
     tracing::warn!(requeued, failed, "took back tasks whose lease had expired");
+}
+
+/// The far side's word on a credential, from the request that carried it.
+pub(crate) fn credential_judged(credential: &Credential, rejected: Option<&str>) {
+    let (id, alias) = (credential.id.0, &credential.binding.alias);
+    match rejected {
+        Some(reason) => tracing::warn!(credential.id = id, credential.alias = alias, reason, "a credential was rejected"),
+        None => tracing::info!(credential.id = id, credential.alias = alias, "a credential works again"),
+    }
+}
+
+/// A request for a token, and what came of it.
+pub(crate) fn token_asked(credential: &Credential, answer: Result<Option<Ts>, &Fault>) {
+    let (id, alias) = (credential.id.0, &credential.binding.alias);
+    match answer {
+        Ok(end) => {
+            let expires_at = end.map(|end| end.to_short_text());
+            tracing::info!(credential.id = id, credential.alias = alias, expires_at, "got a new token");
+        }
+        Err(fault) => tracing::warn!(
+            credential.id = id,
+            credential.alias = alias,
+            code = fault.code.as_str(),
+            level = fault.level.as_str(),
+            error = fault.message,
+            "no new token"
+        ),
+    }
 }

@@ -4,7 +4,9 @@
 //! A long-running part is a service that owns its state and a cheap handle to it: [`Engine`] starts the planner, the
 //! executor and the sweeper that its [`Options`] ask for, and stops them.
 
+pub mod ask;
 mod compile;
+mod credentials;
 mod engine;
 mod events;
 mod executor;
@@ -12,11 +14,15 @@ mod gate;
 mod planner;
 mod prepared;
 mod probe;
+pub mod registry;
 mod runner;
+mod shape;
 mod shared;
 mod sweeper;
 
+pub use credentials::admin;
+pub use credentials::{CredentialOptions, Credentials, Errand, Permits, Sent, credential_for, hook_key};
 pub use engine::Engine;
 pub use events::{Listener, RunEvent};
-pub use probe::{Look, probe};
+pub use probe::{Look, Outlook, Probe, Walk, masked, probe};
 pub use shared::{Options, Ports, Role};

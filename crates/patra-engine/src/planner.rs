@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use patra_core::protocol::planner::{Got, Options, Planner, Want};
 use patra_core::rng::Rng;
+use patra_core::tx::Tx;
 
-use crate::compile;
+use crate::compile::Compiler;
 use crate::events;
 use crate::shared::{Shared, sleep_until};
 
@@ -17,7 +18,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
         ..Options::new(shared.options.owner.clone())
     };
     let mut machine = Planner::new(options, rng, clock.steady());
-    let mut wants = Vec::new();
+    let (mut wants, mut compiler) = (Vec::new(), Compiler::default());
     loop {
         if machine.is_idle() {
             tokio::select! {
@@ -28,6 +29,10 @@ pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
             machine.poll(clock.steady(), &mut wants);
         }
         for want in std::mem::take(&mut wants) {
+            // Between two triggers nothing is held; one that makes many partitions goes on in the next process.
+            if matches!(&want, Want::Tx(Tx::TakeTrigger(_))) && shared.drain.is_cancelled() {
+                return;
+            }
             let got = match want {
                 Want::Tx(tx) => {
                     let name = tx.name();
@@ -37,7 +42,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
                     }
                     Got::Tx(answer)
                 }
-                Want::Compile(trigger) => Got::Compiled(compile::draft(&*shared.ports.store, &trigger).await),
+                Want::Compile(trigger) => Got::Compiled(compiler.compile(&*shared.ports.store, &trigger).await),
                 Want::Queued => {
                     shared.executor_nudge.notify_one();
                     continue;

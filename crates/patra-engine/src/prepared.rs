@@ -7,11 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use patra_connectors::Pager;
 use patra_core::gate::Rate;
 use patra_core::port::Queries;
-use patra_core::protocol::run::Policy;
+use patra_core::params;
+use patra_core::protocol::planner::SliceForm;
+use patra_core::protocol::run::{Details, Policy, Split};
 use patra_core::record::Stream;
 use patra_core::tx::Lease;
 use patra_core::{Code, Fault, Level};
-use patra_spec::Snapshot;
+use patra_spec::{Missing, Snapshot};
+
+use crate::shape::{narrowest, shape};
 
 const MAX_ENTRIES: usize = 1_000;
 
@@ -36,7 +40,24 @@ impl Spec {
                 dedup_scope: lease.endpoint_name.clone(),
                 kind: self.snapshot.kind.as_str().to_owned(),
             }),
+            details: self.snapshot.two_phase.as_ref().map(|two_phase| Details {
+                batch_size: self.snapshot.batching.id_batch_size,
+                missing_is_bad: two_phase.missing == Missing::Bad,
+            }),
+            split: self.split(lease),
         }
+    }
+
+    /// Narrower windows help only where the far side filters by time.
+    fn split(&self, lease: &Lease) -> Option<Split> {
+        let snapshot = &self.snapshot;
+        if !snapshot.window.supports_updated_since {
+            return None;
+        }
+        let params = params::of_task(&lease.params).unwrap_or_default();
+        // A split is part of the task that it replaces, whoever asked for that.
+        let shape = shape(snapshot, &lease.project_key, params, "SPLIT".to_owned());
+        Some(Split { step: narrowest(snapshot), form: SliceForm::new(shape) })
     }
 }
 

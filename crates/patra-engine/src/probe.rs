@@ -1,72 +1,185 @@
-//! Looking without storing: read some pages of an endpoint the way an executor would, and tell what was seen. Takes the
-//! gate like everything else that leaves, and has no port that could write.
+//! Looking without storing: read some pages of an endpoint the way an executor would, and tell what was seen and what
+//! would follow. Takes the gate like everything else that leaves, and has no port that could write records.
+
+mod mask;
+mod outlook;
+mod pace;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use patra_connectors::Pager;
-use patra_core::gate::{Bucket, Decision};
-use patra_core::paging::{Next, Position};
-use patra_core::port::transport::Request;
+use patra_connectors::auth::Authoriser;
+use patra_connectors::{Ask, Exchange, Pager};
+use patra_core::paging::Position;
+use patra_core::params::Params;
+use patra_core::port::transport::{self, Request, Response};
 use patra_core::port::{Clock, Transport};
 use patra_core::protocol::run::{Page, Refusal};
-use patra_core::{Fault, Window};
+use patra_core::protocol::token::Refused;
+use patra_core::{Code, Fault, Level, Window};
 use patra_spec::Snapshot;
 
-/// One page that was looked at.
-#[derive(Debug)]
-pub struct Look {
-    pub number: u32,
-    pub position: Position,
-    /// None when the request could not even be rendered.
-    pub request: Option<Request>,
-    pub result: Result<Box<Page>, Box<Refusal>>,
-    pub next: Next,
+use crate::credentials::{Credentials, Errand, Sent};
+pub(crate) use pace::Pace;
+
+pub use mask::masked;
+pub use outlook::{Outlook, Walk};
+
+/// What to look at.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe<'a> {
+    pub spec: &'a Snapshot,
+    pub window: Window,
+    pub params: &'a Params,
+    /// Pages to read at most, details apart.
+    pub pages: u32,
+    /// None: what needs a credential is refused, and what only may have one is asked without.
+    pub credentials: Option<&'a Credentials>,
 }
 
-/// Reads up to `pages` pages of `window` and hands each to `show`. Stops at the end, at a refusal, or after `pages`.
+/// One answer that was looked at: a page, or the details of the first ids that a page names.
+#[derive(Debug)]
+pub struct Look {
+    /// Of the page; details have the number of the page that names their ids.
+    pub number: u32,
+    pub position: Position,
+    /// As it may be shown, without secrets. None when it could not even be rendered.
+    pub request: Option<Request>,
+    /// None when none came.
+    pub answer: Option<Response>,
+    pub result: Result<Box<Page>, Box<Refusal>>,
+    /// None behind details and refusals.
+    pub outlook: Option<Outlook>,
+    /// The request that would follow, as it may be shown.
+    pub following: Option<Request>,
+}
+
+/// The way out, at the pace that the spec allows.
+struct Line<'a> {
+    transport: &'a dyn Transport,
+    clock: &'a dyn Clock,
+    pace: Arc<Pace>,
+    pager: Pager,
+    probe: Probe<'a>,
+    page_size: u32,
+}
+
+/// Reads pages and hands each to `show`. Stops at the end, at a refusal, or after as many as asked for. Of a two-phase
+/// endpoint, the details of the first ids are read too.
 pub async fn probe(
     transport: &Arc<dyn Transport>,
     clock: &Arc<dyn Clock>,
-    spec: &Snapshot,
-    window: Window,
-    pages: u32,
+    probe: Probe<'_>,
     mut show: impl FnMut(&Look),
 ) -> Result<(), Fault> {
-    let (pager, rule) = (Pager::new(spec)?, spec.paging());
-    let mut gate = Bucket::new(spec.rate(), clock.steady());
-    let asked = spec.asked(window);
-    let (mut position, mut all_full) = (rule.first(), true);
-    for number in 1..=pages {
-        wait_for_permit(&mut gate, clock).await;
-        let (request, result) = match pager.request(&position, asked, rule.page_size, clock.now()) {
-            Ok(exchange) => {
-                let (request, sent) = (exchange.request.clone(), clock.steady());
-                let answer = transport.send(request.clone()).await;
-                let latency = clock.steady().since(sent);
-                (Some(request), pager.read(exchange, answer, latency, clock.now()))
-            }
-            Err(refusal) => (None, Err(refusal)),
-        };
-        let next = match &result {
-            Ok(page) => rule.next(&position, &page.facts, all_full),
-            Err(_) => Next::End,
-        };
-        if let Ok(page) = &result {
-            all_full &= page.facts.items >= rule.page_size;
-        }
-        let look = Look { number, position, request, result, next };
+    let mut walk = Walk::new(probe.spec);
+    let line = Line {
+        transport: &**transport,
+        clock: &**clock,
+        pace: Arc::new(Pace::new(probe.spec.rate(), Arc::clone(clock))),
+        pager: Pager::new(probe.spec)?,
+        probe,
+        page_size: walk.page_size(),
+    };
+    let (mut position, mut details_seen) = (walk.first(), false);
+    for number in 1..=probe.pages {
+        let mut look = line.look(number, position.clone()).await;
+        look.outlook = look.result.as_ref().ok().map(|page| walk.after(&position, page));
+        let next = look.outlook.as_ref().and_then(Outlook::next).cloned();
+        look.following = next.as_ref().and_then(|next| line.preview(next));
         show(&look);
-        match look.next {
-            Next::At(next) | Next::Perhaps(next) => position = next,
-            Next::End | Next::Broken(_) => break,
+        let ids = if details_seen { None } else { line.first_ids(&look) };
+        if let Some(ids) = ids {
+            details_seen = true;
+            let details = line.look(number, Position::Ids { at: Box::new(position), ids }).await;
+            show(&details);
+            if details.result.is_err() {
+                break;
+            }
         }
+        let Some(next) = next else { break };
+        position = next;
     }
     Ok(())
 }
 
-async fn wait_for_permit(gate: &mut Bucket, clock: &Arc<dyn Clock>) {
-    while let Decision::WaitUntil(until) = gate.acquire(clock.steady()) {
-        tokio::time::sleep(until.since(clock.steady()).max(Duration::from_millis(1))).await;
+impl Line<'_> {
+    async fn look(&self, number: u32, position: Position) -> Look {
+        let look = |request, answer, result| Look {
+            number,
+            position: position.clone(),
+            request,
+            answer,
+            result,
+            outlook: None,
+            following: None,
+        };
+        let exchange = match self.pager.request(&self.ask(&position)) {
+            Ok(exchange) => exchange,
+            Err(refusal) => return look(None, None, Err(refusal)),
+        };
+        let authoriser = Arc::clone(self.pager.authoriser(&exchange));
+        self.pace.permit().await;
+        let start = self.clock.steady();
+        let sent = self.send(&authoriser, &exchange).await;
+        let latency = self.clock.steady().since(start);
+        match sent {
+            Ok(Sent { answer, credential }) => {
+                let shown = match credential {
+                    Some(_) => masked(&authoriser, &exchange.request),
+                    None => authoriser.anonymous(&exchange.request),
+                };
+                let seen = answer.as_ref().ok().cloned();
+                look(Some(shown), seen, self.pager.read(exchange, answer, latency, self.clock.now()))
+            }
+            Err(refused) => {
+                let shown = masked(&authoriser, &exchange.request);
+                let evidence = exchange.evidence(latency);
+                let Refused { fault, retry_after } = refused;
+                look(Some(shown), None, Err(Box::new(Refusal { fault, throttled: false, retry_after, evidence })))
+            }
+        }
     }
+
+    async fn send(&self, authoriser: &Arc<Authoriser>, exchange: &Exchange) -> Result<Sent, Refused> {
+        if let Some(credentials) = self.probe.credentials {
+            let permits = Arc::clone(&self.pace) as _;
+            let request = exchange.request.clone();
+            return credentials.send(&Errand { authoriser: Arc::clone(authoriser), pinned: None, request, permits }).await;
+        }
+        if authoriser.kind().is_some() && authoriser.auth().required {
+            return Err(missing(authoriser).into());
+        }
+        let answer: Result<Response, transport::Error> =
+            self.transport.send(authoriser.anonymous(&exchange.request)).await;
+        Ok(Sent { answer, credential: None })
+    }
+
+    /// The request for a position, as it may be shown.
+    fn preview(&self, position: &Position) -> Option<Request> {
+        let exchange = self.pager.request(&self.ask(position)).ok()?;
+        Some(masked(self.pager.authoriser(&exchange), &exchange.request))
+    }
+
+    fn ask<'p>(&'p self, position: &'p Position) -> Ask<'p> {
+        let Probe { spec, window, params, .. } = self.probe;
+        Ask { position, window: spec.asked(window), page_size: self.page_size, params, now: self.clock.now() }
+    }
+
+    /// The ids of the first detail request that a run would make for the page.
+    fn first_ids(&self, look: &Look) -> Option<Vec<String>> {
+        let candidates = &look.result.as_ref().ok()?.candidates;
+        let size = self.probe.spec.batching.id_batch_size.max(1) as usize;
+        let mut ids: Vec<_> = candidates.iter().map(|candidate| candidate.id.clone()).collect();
+        ids.sort();
+        ids.dedup();
+        ids.truncate(size);
+        (!ids.is_empty()).then_some(ids)
+    }
+}
+
+/// There is no vault to look into.
+fn missing(authoriser: &Authoriser) -> Fault {
+    let (provenance, endpoint) = authoriser.place();
+    let message = format!("{provenance}/{endpoint} needs the credential `{}`", authoriser.auth().credential_ref);
+    Fault::new(Code::NotConfigured, Level::L4, message)
 }

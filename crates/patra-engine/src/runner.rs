@@ -6,9 +6,12 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 
-use patra_core::Ts;
+use patra_connectors::Ask;
+use patra_core::{CredentialId, Ts};
+use patra_core::params::{self, Params};
 use patra_core::port::Boxed;
 use patra_core::protocol::run::{Ended, Fetch, Got, Page, Refusal, Run, Want};
+use patra_core::protocol::token::Refused;
 use patra_core::rng::Rng;
 use patra_core::tx::{Done, Lease};
 
@@ -28,6 +31,8 @@ pub(crate) enum Signal {
 pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, rng: Rng, signals: mpsc::Receiver<Signal>) -> Ended {
     let mut runner = Runner {
         key: (lease.provenance_code.clone(), lease.endpoint_name.clone()),
+        // What a planner wrote reads back; a damaged row has no params, and a template that needs one says so.
+        params: Arc::new(params::of_task(&lease.params).unwrap_or_default()),
         machine: Run::new(lease, shared.options.run, rng),
         in_flight: FuturesUnordered::new(),
         spec: None,
@@ -40,6 +45,7 @@ struct Runner {
     shared: Arc<Shared>,
     machine: Run,
     key: Key,
+    params: Arc<Params>,
     spec: Option<Arc<Spec>>,
     in_flight: FuturesUnordered<Boxed<'static, Event>>,
 }
@@ -115,11 +121,18 @@ impl Runner {
                 Want::Fetch(fetch) => {
                     if let Some(spec) = &self.spec {
                         let (shared, spec) = (Arc::clone(&self.shared), Arc::clone(spec));
-                        let window = spec.snapshot.asked(self.machine.lease().window);
+                        let (window, params) = (spec.snapshot.asked(self.machine.lease().window), self.params.clone());
+                        let credential = self.machine.lease().credential;
                         self.in_flight.push(Box::pin(async move {
-                            Event::Got(Got::Fetched(read(&shared, &spec, &fetch, window).await))
+                            Event::Got(Got::Fetched(read(&shared, &spec, &fetch, window, &params, credential).await))
                         }));
                     }
+                }
+                Want::Screen(stream, candidates) => {
+                    let store = Arc::clone(&self.shared.ports.store);
+                    self.in_flight.push(Box::pin(async move {
+                        Event::Got(Got::Screened(store.screen(&stream, &candidates).await))
+                    }));
                 }
                 Want::Finished(ended) => {
                     RunEvent::Ended { lease: self.machine.lease(), ended: &ended }.emit(&*self.shared.listener);
@@ -154,17 +167,27 @@ async fn read(
     spec: &Arc<Spec>,
     fetch: &Fetch,
     window: patra_core::Window,
+    params: &Params,
+    credential: Option<CredentialId>,
 ) -> Result<Box<Page>, Box<Refusal>> {
     /// Bodies up to this size are decoded in place: handing them over would cost more.
     const SMALL: usize = 64 << 10;
 
     let clock = &shared.ports.clock;
-    let mut exchange = spec.pager.request(&fetch.position, window, fetch.page_size, clock.now())?;
+    let ask = Ask { position: &fetch.position, window, page_size: fetch.page_size, params, now: clock.now() };
+    let mut exchange = spec.pager.request(&ask)?;
     let correlation = format!("ing-{}-{}", fetch.run, fetch.batch_no);
     exchange.request.headers.push(("X-Ingest-Correlation-Id".into(), correlation));
     let sent = clock.steady();
-    let answer = shared.ports.transport.send(exchange.request.clone()).await;
+    let answer = shared.send(spec, credential, &mut exchange).await;
     let (now, latency) = (clock.now(), clock.steady().since(sent));
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(Refused { fault, retry_after }) => {
+            let (throttled, evidence) = (retry_after.is_some(), exchange.evidence(latency));
+            return Err(Box::new(Refusal { fault, throttled, retry_after, evidence }));
+        }
+    };
     let large = matches!(&answer, Ok(response) if response.body.len() > SMALL);
     if !large {
         return spec.pager.read(exchange, answer, latency, now);

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use patra_core::port::{Clock, Store, Transport};
 use patra_core::{Ts, protocol};
 
+use crate::credentials::{CredentialOptions, Credentials};
 use crate::events::Listener;
 use crate::gate::Gate;
 use crate::prepared::Prepared;
@@ -43,6 +44,8 @@ pub struct Options {
     pub alone: bool,
     /// How long in-flight work may take to finish when asked to stop.
     pub grace: Duration,
+    /// What credentials are opened and requests signed with.
+    pub credentials: CredentialOptions,
 }
 
 impl Options {
@@ -57,6 +60,7 @@ impl Options {
             seed: 0,
             alone: false,
             grace: Duration::from_secs(30),
+            credentials: CredentialOptions::default(),
         }
     }
 }
@@ -66,7 +70,8 @@ impl Options {
 pub(crate) struct Shared {
     pub(crate) ports: Ports,
     pub(crate) options: Options,
-    pub(crate) gate: Gate,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) credentials: Credentials,
     pub(crate) prepared: Prepared,
     pub(crate) listener: Arc<dyn Listener>,
     /// No new work.

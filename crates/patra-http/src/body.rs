@@ -3,6 +3,7 @@
 mod coding;
 mod decode;
 mod wire;
+mod zstd;
 
 use bytes::Bytes;
 

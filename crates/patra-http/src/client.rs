@@ -1,4 +1,4 @@
-//! The client: two connection pools, one for plain http and one for https, and the walk from hop to hop.
+//! The client: connection pools, the guard in front of them, and the walk from hop to hop.
 
 mod pools;
 
@@ -14,6 +14,7 @@ use patra_core::port::transport::{Error, Limits, Request, Response, Transport};
 use crate::guard::Guard;
 use crate::guard::resolver::{Lookup, system_lookup};
 use crate::hop::Hop;
+use crate::proxy::Proxy;
 use crate::{body, connect, fault, redirect};
 
 use pools::Pools;
@@ -43,11 +44,12 @@ impl Client {
 
     async fn exchange(&self, request: Request) -> Result<Response, Error> {
         let limits = request.limits;
+        let proxy = request.proxy.as_deref().map(Proxy::parse).transpose()?;
         let mut hop = Hop::first(request)?;
         self.pools.move_credentials(&mut hop)?;
         let mut left = limits.max_redirects;
         loop {
-            let answer = self.ask(&hop, &limits).await?;
+            let answer = self.ask(&hop, proxy.as_ref(), &limits).await?;
             let target = match redirect::location(answer.status(), answer.headers()) {
                 Some(target) if limits.max_redirects > 0 => target,
                 _ => return complete(answer, &limits).await,
@@ -63,17 +65,20 @@ impl Client {
     }
 
     /// Sends one hop and waits for the head of its answer.
-    async fn ask(&self, hop: &Hop, limits: &Limits) -> Result<reqwest::Response, Error> {
+    async fn ask(&self, hop: &Hop, proxy: Option<&Proxy>, limits: &Limits) -> Result<reqwest::Response, Error> {
         if let Some(host) = hop.url.host() {
             let refused = |denied: crate::Denied| Error::Refused { host: host.to_string(), reason: denied.to_string() };
             self.guard.check_host(&host).map_err(refused)?;
         }
+        if let Some(proxy) = proxy {
+            proxy.check(&self.guard, self.pools.lookup(), hop, limits).await?;
+        }
         let mut request = reqwest::Request::new(hop.method.clone(), hop.url.clone());
         *request.headers_mut() = hop.headers.clone();
         *request.body_mut() = hop.body.clone().map(Into::into);
-        let pool = self.pools.serving(hop).await?;
+        let pool = self.pools.serving(hop, proxy).await?;
         let answer = connect::bounded(limits, pool.execute(request)).await?;
-        answer.map_err(|error| fault::sending(&error, hop.host(), limits))
+        answer.map_err(|error| fault::sending(&error, hop.host(), proxy.map(Proxy::host), limits))
     }
 }
 

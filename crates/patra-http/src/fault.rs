@@ -9,16 +9,18 @@ use patra_core::port::transport::{Error, Limits};
 use crate::connect::TimedOut;
 use crate::guard::Denied;
 
-/// Why there was no head of an answer.
-pub(crate) fn sending(error: &reqwest::Error, host: &str, limits: &Limits) -> Error {
+/// Why there was no head of an answer from `host`, asked through `proxy` if there is one.
+pub(crate) fn sending(error: &reqwest::Error, host: &str, proxy: Option<&str>, limits: &Limits) -> Error {
     if let Some(denied) = find::<Denied>(error) {
-        Error::Refused { host: host.to_owned(), reason: denied.to_string() }
+        // With a proxy it is the only host whose name we look up while connecting.
+        Error::Refused { host: proxy.unwrap_or(host).to_owned(), reason: denied.to_string() }
     } else if find::<TimedOut>(error).is_some() {
         Error::Timeout { after: limits.connect_timeout }
     } else if error.is_builder() {
         Error::Invalid { reason: root_cause(error) }
     } else if error.is_connect() {
-        Error::Connect { host: host.to_owned(), reason: root_cause(error) }
+        let host = proxy.map_or_else(|| host.to_owned(), |proxy| format!("{host} through the proxy {proxy}"));
+        Error::Connect { host, reason: root_cause(error) }
     } else {
         Error::Broken { reason: root_cause(error) }
     }

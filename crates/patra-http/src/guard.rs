@@ -27,9 +27,20 @@ pub struct Denied {
     kind: &'static str,
 }
 
+impl Denied {
+    /// A name that a proxy would look up where we cannot see what it stands for.
+    pub(crate) const UNKNOWN_LOCAL_NAME: Denied = Denied { kind: "a local name that cannot be looked up here" };
+}
+
 impl Guard {
     pub fn new(allow: Vec<IpNet>) -> Guard {
         Guard { allow }
+    }
+
+    /// Every address, for what the operator named himself.
+    pub(crate) fn open() -> Guard {
+        let (v4, v6) = (Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into());
+        Guard { allow: [v4, v6].into_iter().filter_map(|any| IpNet::new(any, 0).ok()).collect() }
     }
 
     pub fn check(&self, address: IpAddr) -> Result<(), Denied> {

@@ -22,7 +22,9 @@ const CONNECTION_HEADERS: &[HeaderName] = &[
 pub(crate) const PLAIN_HEADERS: &[HeaderName] =
     &[header::ACCEPT, header::ACCEPT_ENCODING, header::ACCEPT_LANGUAGE, header::USER_AGENT];
 
-const ACCEPT_ENCODING: HeaderValue = HeaderValue::from_static("gzip, deflate, br");
+/// What [`crate::body`] can decode.
+const ENCODINGS: HeaderValue = HeaderValue::from_static("gzip, deflate, br, zstd");
+const NO_ENCODING: HeaderValue = HeaderValue::from_static("identity");
 
 #[derive(Clone)]
 pub(crate) struct Hop {
@@ -42,7 +44,10 @@ impl Hop {
             Method::Get => http::Method::GET,
             Method::Post => http::Method::POST,
         };
-        Ok(Hop { method, url, headers: headers(&request.headers)?, body: request.body })
+        let mut headers = headers(&request.headers)?;
+        let accepted = if request.compression { ENCODINGS } else { NO_ENCODING };
+        headers.entry(header::ACCEPT_ENCODING).or_insert(accepted);
+        Ok(Hop { method, url, headers, body: request.body })
     }
 
     /// The host, the only part of a URL that may be shown.
@@ -66,7 +71,6 @@ fn headers(pairs: &[(String, String)]) -> Result<HeaderMap, Error> {
         value.set_sensitive(!PLAIN_HEADERS.contains(&name));
         headers.append(name, value);
     }
-    headers.entry(header::ACCEPT_ENCODING).or_insert(ACCEPT_ENCODING);
     Ok(headers)
 }
 
@@ -76,14 +80,11 @@ fn invalid(reason: String) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use patra_core::port::transport::Limits;
-
     use super::*;
 
     fn refusal(url: &str, name: &str, value: &str) -> String {
         let headers = vec![(name.to_owned(), value.to_owned())];
-        let request =
-            Request { method: Method::Get, url: url.to_owned(), headers, body: None, limits: Limits::default() };
+        let request = Request { headers, ..Request::new(Method::Get, url) };
         match Hop::first(request) {
             Ok(_) => "accepted".to_owned(),
             Err(error) => error.to_string(),

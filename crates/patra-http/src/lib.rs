@@ -1,7 +1,8 @@
 //! The only crate that opens sockets for collecting. It makes one HTTP exchange safe and bounded: an address guard, our
 //! own redirects, caps on body size and on every wait. It knows nothing of sources, retries or what a body means.
 //!
-//! Deliberately absent: cookies, proxies from the environment, a referer, reqwest's own redirects and decompression.
+//! Deliberately absent: cookies, proxies from the environment (a request names its own), a referer, reqwest's own
+//! redirects and decompression.
 
 mod body;
 mod client;
@@ -9,10 +10,13 @@ mod connect;
 mod fault;
 mod guard;
 mod hop;
+mod proxy;
 mod redirect;
+mod signer;
 mod tls;
 
 pub use client::Client;
 pub use guard::resolver::{Lookup, system_lookup};
 pub use guard::{Denied, Guard};
+pub use signer::HttpSigner;
 pub use tls::install_crypto;

@@ -1,50 +1,71 @@
 //! Whether a manifest makes sense, whatever operation it will be compiled for. Works on the typed manifest, so one from
 //! the registry is checked by the same rules as one from a file; only the places are then unknown.
 
+mod auth;
+mod detail;
+mod inputs;
+mod limits;
+mod operation;
 mod paging;
+mod partition;
 mod record;
 mod request;
 mod response;
 mod window;
 
-use crate::expr::Template;
-use crate::manifest::{Endpoint, Manifest, RateLimit, Retry};
+use crate::expr::{Rules, Template};
+use crate::layers;
+use crate::manifest::{Endpoint, Manifest};
 use crate::problem::Problem;
 use crate::selector::Selector;
 
+pub(crate) use detail::takes_one_id;
+pub(crate) use operation::warnings;
+
 /// Longest code or endpoint name: it becomes part of keys.
 const MAX_CODE: usize = 64;
-const MAX_ATTEMPTS: u32 = 20;
-const MAX_RATE: f64 = 10_000.0;
 
 /// Collects problems about one manifest.
 pub(crate) struct Check<'m> {
     pub(crate) manifest: &'m Manifest,
     pub(crate) problems: Vec<Problem>,
+    /// By which the templates at hand are compiled.
+    rules: Rules,
 }
 
-/// Everything wrong with the manifest as a whole.
+/// Everything wrong with the manifest as a whole. Endpoints are looked at as they will be, with what they take over.
 pub(crate) fn manifest(manifest: &Manifest) -> Vec<Problem> {
     let mut check = Check::new(manifest);
     check.shared();
     if manifest.endpoints.is_empty() {
         check.report("endpoints", "there is no endpoint");
     }
-    for (name, endpoint) in &manifest.endpoints {
-        check.endpoint(name, endpoint);
+    let mut problems = check.problems;
+    match layers::effective(manifest) {
+        Err(problem) => problems.push(problem),
+        Ok(effective) => {
+            let mut check = Check::new(&effective);
+            for (name, endpoint) in &effective.endpoints {
+                check.endpoint(name, endpoint);
+            }
+            problems.extend(check.problems);
+        }
     }
-    check.problems
+    problems
 }
 
 impl<'m> Check<'m> {
     pub(crate) fn new(manifest: &'m Manifest) -> Check<'m> {
-        Check { manifest, problems: Vec::new() }
+        Check { manifest, problems: Vec::new(), rules: inputs::any() }
     }
 
     /// What all endpoints depend on.
     pub(crate) fn shared(&mut self) {
         self.code("provenance", &self.manifest.provenance);
         let defaults = &self.manifest.defaults;
+        for key in layers::misplaced(defaults) {
+            self.report(&format!("defaults.{key}"), "this is said by each endpoint for itself");
+        }
         self.http("defaults.http", &defaults.http);
         self.retry("defaults.retry", &defaults.retry);
         self.rate_limit("defaults.rate_limit", &defaults.rate_limit);
@@ -53,13 +74,18 @@ impl<'m> Check<'m> {
     pub(crate) fn endpoint(&mut self, name: &str, endpoint: &Endpoint) {
         let path = format!("endpoints.{name}");
         self.code(&path, name);
+        self.rules = self.rules(&path, endpoint);
         self.http(&format!("{path}.http"), &endpoint.http);
+        self.auth(&path, endpoint);
+        self.params(&path, endpoint);
+        self.partitions(name, endpoint);
         self.request(&path, endpoint);
         self.response(&path, endpoint);
         self.record(&path, endpoint);
         let templates = self.templates(&path, endpoint);
         self.paging(&path, endpoint);
         self.window(&path, endpoint);
+        self.detail(&path, endpoint);
         if let Some(templates) = templates {
             self.sends_position(&path, endpoint, &templates);
             self.sends_window(&path, endpoint, &templates);
@@ -93,7 +119,7 @@ impl<'m> Check<'m> {
 
     /// A template that compiles and renders; anything else is reported.
     fn template(&mut self, path: &str, text: &str) -> Option<Template> {
-        match Template::compile(text) {
+        match Template::compile_with(text, &self.rules) {
             Err(flaw) => self.problems.push(self.manifest.origin.flaw(path, text, flaw)),
             Ok(template) => match template.try_out() {
                 Ok(()) => return Some(template),
@@ -101,6 +127,14 @@ impl<'m> Check<'m> {
             },
         }
         None
+    }
+
+    /// The same where no credential may stand.
+    fn bare_template(&mut self, path: &str, text: &str) -> Option<Template> {
+        let credential = std::mem::take(&mut self.rules.scope.credential);
+        let template = self.template(path, text);
+        self.rules.scope.credential = credential;
+        template
     }
 
     fn selector(&mut self, path: &str, text: Option<&str>) {
@@ -122,27 +156,6 @@ impl<'m> Check<'m> {
         if one.is_some() && other.is_some() {
             let message = format!("`{key}` and `{other_key}` say where the same thing stands");
             self.report_with(&format!("{path}.{other_key}"), message, "keep one of them");
-        }
-    }
-
-    fn retry(&mut self, path: &str, retry: &Retry) {
-        if retry.max_attempts.is_some_and(|attempts| attempts == 0 || attempts > MAX_ATTEMPTS) {
-            self.report(&format!("{path}.max_attempts"), format!("expected 1 to {MAX_ATTEMPTS} attempts"));
-        }
-        if let (Some(min), Some(max)) = (retry.min_delay, retry.max_delay)
-            && min > max
-        {
-            self.report(&format!("{path}.min_delay"), format!("min_delay {min} is longer than max_delay {max}"));
-        }
-    }
-
-    fn rate_limit(&mut self, path: &str, rate: &RateLimit) {
-        if rate.refill_rate_per_sec.is_some_and(|rate| rate <= 0.0 || rate > MAX_RATE) {
-            let message = format!("expected more than 0 and at most {MAX_RATE} requests per second");
-            self.report(&format!("{path}.refill_rate_per_sec"), message);
-        }
-        if rate.burst == Some(0) {
-            self.report(&format!("{path}.burst"), "expected at least 1");
         }
     }
 }

@@ -1,11 +1,13 @@
-//! Manifest to snapshot: platform defaults, then the provenance's, then the endpoint's (ING-3.3-03), for one operation.
+//! Manifest to snapshot, for one operation: the layers are merged, what comes out is checked and frozen.
 
 mod merge;
 
+use patra_core::hash;
 use patra_core::state::Operation;
 
-use crate::check::Check;
-use crate::manifest::{Endpoint, Manifest};
+use crate::check::{self, Check};
+use crate::layers::{self, Explained, Overrides};
+use crate::manifest::Manifest;
 use crate::problem::Problems;
 use crate::snapshot::Snapshot;
 use crate::suggest::suggest;
@@ -13,74 +15,100 @@ use crate::suggest::suggest;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compiled {
     pub snapshot: Snapshot,
+    pub labels: Labels,
     /// What works, but less well than it could: recorded with the plan (ING-3.3-22).
     pub warnings: Vec<String>,
 }
 
+/// What was merged, and what came out of it (ING-3.3-05).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Labels {
+    pub provenance: String,
+    pub endpoint: String,
+    pub operation: Operation,
+    /// Of the manifest: [`Manifest::version`].
+    pub version: String,
+    /// Of the snapshot, overrides included.
+    pub hash: String,
+}
+
+impl Manifest {
+    /// The hash of the stored document.
+    pub fn version(&self) -> String {
+        hash::digest(&["manifest", &hash::canonical(&self.to_document())])
+    }
+}
+
 /// Compiles one endpoint for one operation, or says everything that stands against it.
 pub fn compile(manifest: &Manifest, endpoint: &str, operation: Operation) -> Result<Compiled, Problems> {
+    compile_with(manifest, endpoint, operation, &Overrides::default())
+}
+
+/// The same with what a trigger asks for.
+pub fn compile_with(
+    manifest: &Manifest,
+    endpoint: &str,
+    operation: Operation,
+    overrides: &Overrides,
+) -> Result<Compiled, Problems> {
     let name = endpoint.trim().to_lowercase();
-    let Some(declared) = manifest.endpoints.get(&name) else {
-        let names: Vec<_> = manifest.endpoints.keys().map(String::as_str).collect();
-        let message = format!("`{}` has no endpoint `{name}`", manifest.provenance);
-        return Err(Problems::one(manifest.origin.problem("endpoints", message, suggest(&name, &names))));
-    };
+    let effective = effective(manifest, &name, overrides)?;
+    let declared = effective.endpoints.get(&name).ok_or_else(|| unknown(manifest, &name))?;
     let mut check = Check::new(manifest);
     check.shared();
+    let mut problems = check.problems;
+    let mut check = Check::new(&effective);
     check.endpoint(&name, declared);
     check.operation(&name, declared, operation);
-    Problems::or(check.problems, ())?;
-    let mut snapshot = merge::snapshot(manifest, &name, declared, operation);
+    problems.extend(check.problems);
+    Problems::or(problems, ())?;
+    let mut snapshot = merge::snapshot(&effective, &name, declared, operation);
     snapshot.spec_fingerprint = snapshot.fingerprint();
-    let warnings = warnings(manifest, declared, operation);
-    Ok(Compiled { snapshot, warnings })
+    let labels = Labels {
+        provenance: manifest.provenance.clone(),
+        endpoint: name,
+        operation,
+        version: manifest.version(),
+        hash: snapshot.spec_fingerprint.clone(),
+    };
+    Ok(Compiled { labels, warnings: check::warnings(&snapshot, declared), snapshot })
 }
 
-impl Check<'_> {
-    /// What HARVEST and BACKFILL need beyond a sound endpoint.
-    fn operation(&mut self, name: &str, endpoint: &Endpoint, operation: Operation) {
-        if operation == Operation::Update {
-            return;
-        }
-        let path = format!("endpoints.{name}");
-        if endpoint.response.updated_at_path.is_none() {
-            let message = format!("{operation} needs `updated_at_path`: without an update time nothing can be ordered");
-            let hint = "a source without update times can only be read by UPDATE";
-            self.report_with(&format!("{path}.response.updated_at_path"), message, hint);
-        }
-        let Some(window) = &endpoint.window else {
-            let message = format!("{operation} needs a `window` section");
-            return self.report_with(&format!("{path}.window"), message, "with at least watermark_key and initial");
-        };
-        if window.watermark_key.is_none() {
-            let message = format!("{operation} needs `watermark_key`");
-            self.report_with(&format!("{path}.window.watermark_key"), message, "for example watermark_key: updated_at");
-        }
-        if operation == Operation::Harvest && window.initial.is_none() {
-            let message = "HARVEST needs `initial`: the time where the first run begins";
-            self.report_with(&format!("{path}.window.initial"), message, "for example initial: 2024-01-01");
-        }
-    }
+/// Every value that [`compile_with`] would use and the layer that said it, in the order of their paths.
+pub fn explain(
+    manifest: &Manifest,
+    endpoint: &str,
+    operation: Operation,
+    overrides: &Overrides,
+) -> Result<Vec<Explained>, Problems> {
+    let compiled = compile_with(manifest, endpoint, operation, overrides)?;
+    Ok(layers::explain(manifest, &compiled.snapshot, overrides))
 }
 
-fn warnings(manifest: &Manifest, endpoint: &Endpoint, operation: Operation) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if endpoint.response.updated_at_path.is_none() {
-        warnings.push("no response.updated_at_path: records are replaced when their content differs".to_owned());
+/// The manifest with all layers merged but the platform's, which is part of the conversion.
+fn effective(manifest: &Manifest, name: &str, overrides: &Overrides) -> Result<Manifest, Problems> {
+    let declared = manifest.endpoints.get(name).ok_or_else(|| unknown(manifest, name))?;
+    let mut effective = layers::effective_for(manifest, name).map_err(Problems::one)?;
+    if overrides.is_empty() {
+        return Ok(effective);
     }
-    if endpoint.response.total_path.is_none() && endpoint.response.total_header.is_none() {
-        warnings.push("no response.total_path: the number of records is not known beforehand".to_owned());
+    let declared = effective.endpoints.get(name).unwrap_or(declared);
+    Problems::or(overrides.misfits(declared), ())?;
+    let endpoint = layers::overridden(declared, overrides)
+        .map_err(|error| Problems::one(manifest.origin.problem(&format!("endpoints.{name}"), error, None)))?;
+    // A lowered rate is meant for all that the plan asks for.
+    let detail =
+        endpoint.two_phase.as_ref().and_then(|two_phase| effective.endpoints.get_mut(two_phase.detail.as_ref()?));
+    if let Some(detail) = detail {
+        overrides.slow(&mut detail.rate_limit);
     }
-    let filters = endpoint.window.as_ref().and_then(|window| window.supports_updated_since).unwrap_or(false);
-    if operation != Operation::Update && !filters {
-        warnings.push("the far side does not filter by time: every slice reads all and is filtered here".to_owned());
-    }
-    let rate = endpoint.rate_limit.refill_rate_per_sec.or(manifest.defaults.rate_limit.refill_rate_per_sec);
-    if rate.is_none() {
-        warnings.push("no rate_limit: at most one request per second is sent".to_owned());
-    }
-    warnings
+    effective.endpoints.insert(name.to_owned(), endpoint);
+    effective.origin.trigger = overrides.overridden().map(|path| format!("endpoints.{name}.{path}")).collect();
+    Ok(effective)
 }
 
-#[cfg(test)]
-mod tests;
+fn unknown(manifest: &Manifest, name: &str) -> Problems {
+    let names: Vec<_> = manifest.endpoints.keys().map(String::as_str).collect();
+    let message = format!("`{}` has no endpoint `{name}`", manifest.provenance);
+    Problems::one(manifest.origin.problem("endpoints", message, suggest(name, &names)))
+}

@@ -53,27 +53,7 @@ impl FromStr for Iso {
 
 impl fmt::Display for Iso {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (secs, micros) = (self.0.as_secs(), self.0.subsec_micros());
-        let (days, hours, minutes, seconds) = (secs / 86_400, secs / 3_600 % 24, secs / 60 % 60, secs % 60);
-        f.write_str("P")?;
-        if days > 0 {
-            write!(f, "{days}D")?;
-        }
-        if secs % 86_400 == 0 && micros == 0 && days > 0 {
-            return Ok(());
-        }
-        f.write_str("T")?;
-        if hours > 0 {
-            write!(f, "{hours}H")?;
-        }
-        if minutes > 0 {
-            write!(f, "{minutes}M")?;
-        }
-        match micros {
-            0 if seconds == 0 && secs > 0 => Ok(()),
-            0 => write!(f, "{seconds}S"),
-            micros => write!(f, "{seconds}.{}S", format!("{micros:06}").trim_end_matches('0')),
-        }
+        f.write_str(&patra_core::time::iso_text(self.0))
     }
 }
 

@@ -7,13 +7,19 @@
 
 mod check;
 mod compile;
+mod dictionary;
+mod diff;
+mod export;
 pub mod expr;
 mod iso;
+mod layers;
 pub mod manifest;
 mod origin;
 pub mod pattern;
 mod problem;
 mod read;
+pub mod registry;
+mod schema;
 pub mod selector;
 pub mod snapshot;
 mod suggest;
@@ -21,16 +27,24 @@ pub mod timeform;
 mod words;
 mod yaml;
 
-pub use compile::{Compiled, compile};
+pub use compile::{Compiled, Labels, compile, compile_with, explain};
+pub use dictionary::dictionary;
+pub use diff::{Change, diff};
+pub use export::to_yaml;
 pub use expr::Template;
 pub use iso::Iso;
+pub use layers::{Explained, Layer, Overrides};
 pub use manifest::Manifest;
 pub use patra_core::state::Operation;
 pub use pattern::Pattern;
 pub use problem::{Flaw, Problem, Problems};
 pub use read::read;
+pub use schema::schema;
 pub use selector::Selector;
 pub use snapshot::Snapshot;
 pub use timeform::TimeFormat;
-pub use words::{FieldType, Format, Kind, Method, OnError, PagingType, Role};
+pub use words::{
+    AuthLocation, AuthType, ClientAuth, FieldType, Format, Grant, Kind, Method, Missing, OnError, OnMaxPage,
+    OutOfRange, PagingType, ParamLocation, Role,
+};
 pub use yaml::MAX_BYTES as MAX_MANIFEST_BYTES;

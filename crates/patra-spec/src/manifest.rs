@@ -1,9 +1,15 @@
 //! A manifest as it was written: every setting is optional here unless it names the manifest; merging and defaults are
 //! the compiler's job. The registry stores it as a JSON document.
 
+mod auth;
 mod body;
+mod detail;
+mod expr;
+mod inputs;
+mod limits;
 mod paths;
 mod record;
+mod request_param;
 mod response;
 
 use std::collections::BTreeMap;
@@ -16,11 +22,17 @@ use patra_core::window::Align;
 use crate::iso::Iso;
 use crate::origin::Origin;
 use crate::problem::{Problem, Problems};
-use crate::words::{Kind, Method, PagingType, Role};
+use crate::words::{Kind, Method, OnMaxPage, OutOfRange, PagingType, Role};
 
+pub use auth::{Auth, OAuth2, Session};
 pub use body::Body;
+pub use detail::{Batching, TwoPhase};
+pub use expr::Expr;
+pub use inputs::{Param, Parent, Partition};
+pub use limits::{HeaderAdaptive, RateLimit, Retry};
 pub use paths::Paths;
 pub use record::{Field, Record};
+pub use request_param::RequestParam;
 pub use response::{Condition, Csv, ErrorRule, Response, Xml};
 
 /// A provenance (who) and its endpoints (how).
@@ -35,8 +47,10 @@ pub struct Manifest {
     /// Plain HTTP is refused unless this says otherwise (C-46).
     #[serde(default)]
     pub allow_http: bool,
+    /// What the endpoints share; an endpoint's own setting wins. Of an endpoint's keys it never has those that say what
+    /// the one endpoint is: see `read::endpoint`.
     #[serde(default)]
-    pub defaults: Defaults,
+    pub defaults: Endpoint,
     pub endpoints: BTreeMap<String, Endpoint>,
     /// Offline tests, kept as they are for the test runner.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -63,35 +77,47 @@ impl Manifest {
     }
 }
 
-/// What all endpoints of the provenance share; an endpoint's own setting wins.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Defaults {
-    #[serde(skip_serializing_if = "Http::is_empty")]
-    pub http: Http,
-    #[serde(skip_serializing_if = "Retry::is_empty")]
-    pub retry: Retry,
-    #[serde(skip_serializing_if = "RateLimit::is_empty")]
-    pub rate_limit: RateLimit,
-}
-
 /// One way to ask.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Endpoint {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Short for `http.method`, which wins over it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<Method>,
+    /// Short for `http.path`, which wins over it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Short for `response.items_path`, which wins over it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub items_path: Option<String>,
     #[serde(skip_serializing_if = "Http::is_empty")]
     pub http: Http,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Auth>,
+    /// Inputs of a run.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub params: BTreeMap<String, Param>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub partitions: Vec<Partition>,
+    #[serde(skip_serializing_if = "Expr::is_empty")]
+    pub expr: Expr,
     /// Parameter to template.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub query: BTreeMap<String, String>,
+    pub query: BTreeMap<String, RequestParam>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<Body>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pagination: Option<Pagination>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub two_phase: Option<TwoPhase>,
+    #[serde(skip_serializing_if = "Batching::is_empty")]
+    pub batching: Batching,
     #[serde(skip_serializing_if = "Response::is_empty")]
     pub response: Response,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,7 +146,7 @@ pub struct Http {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<Method>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub headers: BTreeMap<String, String>,
+    pub headers: BTreeMap<String, RequestParam>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connect_timeout: Option<Iso>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,6 +160,11 @@ pub struct Http {
     /// Redirects to follow (ING-4.2-09).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_redirects: Option<u8>,
+    /// Whether compressed answers are asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compression: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<String>,
 }
 
 /// How a slice is read page by page. Without one, a single answer holds everything.
@@ -144,8 +175,16 @@ pub struct Pagination {
     pub r#type: Option<PagingType>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_size: Option<u32>,
+    /// The far side's own limit, which `page_size` must not exceed (ING-4.3-07).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_page_size: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_page: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_max_page: Option<OnMaxPage>,
+    /// The order that the far side keeps (C-13).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order_by: Option<String>,
     /// The token of the first request (C-65).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial: Option<String>,
@@ -172,6 +211,12 @@ pub struct Pagination {
     /// The far side gives a token on its last page too (C-65).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub always_token: Option<bool>,
+    /// A token that came before is the end (ING-15-01).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unique_tokens: Option<bool>,
+    /// Ask for the last page once more (ING-4.3-14).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tail_probe: Option<bool>,
 }
 
 /// How time is cut, and where HARVEST begins.
@@ -195,6 +240,14 @@ pub struct Window {
     pub initial: Option<Ts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lookback: Option<Iso>,
+    /// The watermark stands for records without an update time, and only grows (ING-4.4-16).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub monotonic: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub out_of_range: Option<OutOfRange>,
+    /// The far side reads a frozen state of its data (ING-4.5-02).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<bool>,
 }
 
 /// When the planner asks by itself.
@@ -203,28 +256,6 @@ pub struct Window {
 pub struct Schedule {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<Iso>,
-}
-
-/// How patiently one batch is retried.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Retry {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_attempts: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub min_delay: Option<Iso>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_delay: Option<Iso>,
-}
-
-/// The token bucket (ING-4.10-45).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RateLimit {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub refill_rate_per_sec: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub burst: Option<u32>,
 }
 
 macro_rules! is_empty {
@@ -237,4 +268,4 @@ macro_rules! is_empty {
     )*};
 }
 
-is_empty!(Http, Record, Response, Retry, RateLimit);
+is_empty!(Batching, Expr, Http, Record, Response, Retry, RateLimit);

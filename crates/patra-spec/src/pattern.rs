@@ -12,7 +12,11 @@ const MAX_SIZE: usize = 256 * 1024;
 const MAX_TEXT: usize = 16 * 1024;
 
 #[derive(Clone, Debug)]
-pub struct Pattern(Regex);
+pub struct Pattern {
+    regex: Regex,
+    /// Whether a text must match from end to end, and not only have the pattern in it.
+    whole: bool,
+}
 
 impl Pattern {
     pub fn parse(text: &str) -> Result<Pattern, Flaw> {
@@ -20,15 +24,29 @@ impl Pattern {
             let message = format!("the pattern has {} bytes, at most {MAX_BYTES} are allowed", text.len());
             return Err(Flaw::new(0, message));
         }
-        let built = RegexBuilder::new(text).size_limit(MAX_SIZE).dfa_size_limit(MAX_SIZE).nest_limit(32).build();
-        built.map(Pattern).map_err(|error| Flaw::new(0, format!("the pattern cannot be used: {}", reason(&error))))
+        Ok(Pattern { regex: build(text)?, whole: false })
     }
 
-    /// Whether the pattern occurs in the text.
-    pub fn matches(&self, text: &str) -> bool {
-        let end = (0..=MAX_TEXT.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        self.0.is_match(&text[..end])
+    /// A pattern that a text must match from end to end.
+    pub fn whole(text: &str) -> Result<Pattern, Flaw> {
+        // By itself first: one that is only sound within our brackets, such as `a)|(b`, would get out of them.
+        Pattern::parse(text)?;
+        Ok(Pattern { regex: build(&format!(r"\A(?:{text})\z"))?, whole: true })
     }
+
+    /// Whether the pattern occurs in the text, or is all of it.
+    pub fn matches(&self, text: &str) -> bool {
+        if self.whole {
+            return text.len() <= MAX_TEXT && self.regex.is_match(text);
+        }
+        let end = (0..=MAX_TEXT.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        self.regex.is_match(&text[..end])
+    }
+}
+
+fn build(text: &str) -> Result<Regex, Flaw> {
+    let built = RegexBuilder::new(text).size_limit(MAX_SIZE).dfa_size_limit(MAX_SIZE).nest_limit(32).build();
+    built.map_err(|error| Flaw::new(0, format!("the pattern cannot be used: {}", reason(&error))))
 }
 
 /// The last line of a drawing over several lines, or the sentence itself.
@@ -66,5 +84,25 @@ mod tests {
         );
         check(&"a".repeat(300), "", "the pattern has 300 bytes, at most 256 are allowed");
         check(&"(a*)*b".repeat(20), &"a".repeat(MAX_TEXT), "false");
+    }
+
+    #[test]
+    fn a_whole_pattern_leaves_nothing_over() {
+        let check = |pattern: &str, text: &str, expected: &str| {
+            let shown = Pattern::whole(pattern).map_or_else(|flaw| flaw.message, |p| p.matches(text).to_string());
+            assert_eq!(shown, expected, "{pattern} {text}");
+        };
+        check("a|ab", "ab", "true");
+        check("[a-z]+", "cats", "true");
+        check("[a-z]+", "cats\n", "false");
+        check("[a-z]+$", "cats\n", "false");
+        check("(?m)^[a-z]+$", "cats\nx", "false");
+        check("", "", "true");
+        check("", "a", "false");
+        check("(?i)CATS", "cats", "true");
+        check("a)|(?:b", "b", "the pattern cannot be used: unopened group");
+        check("(?x) a # comment", "a", "the pattern cannot be used: unclosed group");
+        check("(?s).*", &"x".repeat(MAX_TEXT), "true");
+        check("(?s).*", &"x".repeat(MAX_TEXT + 1), "false");
     }
 }

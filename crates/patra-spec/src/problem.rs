@@ -1,5 +1,6 @@
 //! What is wrong with a manifest, said so that the author can mend it: where, what was found, what was expected.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use patra_core::{Code, Fault, Level};
@@ -45,6 +46,9 @@ impl Problems {
             return Ok(value);
         }
         found.sort_by_key(|problem| (problem.line, problem.column));
+        // What several endpoints take over from one place is wrong once.
+        let mut said = BTreeSet::new();
+        found.retain(|problem| said.insert((problem.path.clone(), problem.message.clone())));
         Err(Problems(found))
     }
 

@@ -1,18 +1,23 @@
 //! YAML to a [`Manifest`], with every problem of the file at once: first each section is decoded, then what was decoded
 //! is checked; a check that only repeats a decoding problem is left out.
 
+mod auth;
 mod body;
+mod detail;
 mod endpoint;
+mod inputs;
+mod limits;
 mod reader;
 mod record;
 mod response;
 mod scalar;
+pub(crate) mod tour;
 
-use crate::manifest::{Defaults, Manifest};
+use crate::manifest::Manifest;
 use crate::origin::{Origin, Place, Pos};
 use crate::problem::Problems;
 use crate::yaml::{self, Data, Node};
-use reader::{Reader, Section};
+use reader::Reader;
 
 /// Reads and checks a manifest. `file` is only used to name places.
 pub fn read(file: &str, text: &str) -> Result<Manifest, Problems> {
@@ -42,7 +47,7 @@ fn manifest(reader: &mut Reader, root: &Node) -> Option<Manifest> {
     let name = reader.get(&mut section, "name", Reader::text);
     let description = reader.get(&mut section, "description", Reader::text);
     let allow_http = reader.get(&mut section, "allow_http", Reader::flag).unwrap_or(false);
-    let defaults = reader.get(&mut section, "defaults", defaults).unwrap_or_default();
+    let defaults = reader.get(&mut section, "defaults", endpoint::defaults).unwrap_or_default();
     let endpoints = reader.get(&mut section, "endpoints", endpoint::endpoints);
     let tests = reader.get(&mut section, "tests", tests).unwrap_or_default();
     reader.close(&section);
@@ -55,17 +60,6 @@ fn manifest(reader: &mut Reader, root: &Node) -> Option<Manifest> {
     let name = name.unwrap_or_else(|| provenance.clone());
     let (endpoints, origin) = (endpoints.unwrap_or_default(), Default::default());
     Some(Manifest { provenance, name, description, allow_http, defaults, endpoints, tests, origin })
-}
-
-fn defaults(reader: &mut Reader, path: &str, node: &Node) -> Option<Defaults> {
-    let mut section: Section<'_> = reader.section(path, node)?;
-    let defaults = Defaults {
-        http: reader.get(&mut section, "http", endpoint::http).unwrap_or_default(),
-        retry: reader.get(&mut section, "retry", endpoint::retry).unwrap_or_default(),
-        rate_limit: reader.get(&mut section, "rate_limit", endpoint::rate_limit).unwrap_or_default(),
-    };
-    reader.close(&section);
-    Some(defaults)
 }
 
 /// Tests belong to the test runner: kept as JSON, only the outer list is looked at.

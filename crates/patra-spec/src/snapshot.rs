@@ -1,6 +1,12 @@
 //! The immutable spec that plans, slices and executors work from (ING-3.9-01). Fields that a reader does not know are
 //! ignored and those that are missing have defaults, so that a binary can read what an older or newer one has frozen.
 
+mod auth;
+mod detail;
+mod expr;
+mod http;
+mod inputs;
+mod limits;
 mod meaning;
 mod response;
 mod view;
@@ -14,15 +20,26 @@ use patra_core::window::Align;
 use patra_core::{Ts, hash};
 
 use crate::iso::Iso;
-use crate::words::{Kind, Method, PagingType, Role};
+use crate::words::{Kind, OnMaxPage, OutOfRange, PagingType, Role};
+use response::is_false;
 
-pub use response::{Condition, ErrorRule, Mapping, OutputField, Response};
+pub use auth::{Auth, DEFAULT_REFRESH_AHEAD, DEFAULT_SESSION_LIFE, OAuth2, Session};
+pub use detail::{Batching, DEFAULT_ID_BATCH_SIZE, TwoPhase};
+pub use expr::Expr;
+pub use http::Http;
+pub use inputs::{Param, Parent, Partition};
+pub use limits::{RateLimit, Retry};
+pub use response::{Condition, ErrorRule, Mapping, OutputField, RequestParam, Response};
 
 pub const DEFAULT_SAFETY_LAG: Iso = Iso::secs(600);
 pub const DEFAULT_MAX_WINDOW: Iso = Iso::secs(86_400);
 pub const DEFAULT_MAX_BODY_BYTES: u64 = 16 * 1024 * 1024;
 pub const DEFAULT_CONNECT_TIMEOUT_MS: u64 = 10_000;
 pub const DEFAULT_READ_TIMEOUT_MS: u64 = 30_000;
+/// Newest first (ING-4.5-01).
+pub const DEFAULT_ORDER_BY: &str = "updated desc";
+/// Oldest first: then the newest record of a page bounds all that is read (C-13).
+pub const ASCENDING: &str = "updated asc";
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -33,6 +50,16 @@ pub struct Snapshot {
     #[serde(default)]
     pub role: Role,
     pub http: Http,
+    /// Absent: none is needed.
+    #[serde(default, skip_serializing_if = "Auth::is_none")]
+    pub auth: Auth,
+    /// Inputs of a run.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub params: BTreeMap<String, Param>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub partitions: Vec<Partition>,
+    #[serde(default)]
+    pub expr: Expr,
     /// `None`: one answer holds everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pagination: Option<Pagination>,
@@ -42,6 +69,11 @@ pub struct Snapshot {
     pub retry: Retry,
     #[serde(default)]
     pub rate_limit: RateLimit,
+    #[serde(default)]
+    pub batching: Batching,
+    /// `None`: the search gives the records themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub two_phase: Option<TwoPhase>,
     pub response: Response,
     #[serde(default)]
     pub mapping: Mapping,
@@ -52,43 +84,20 @@ pub struct Snapshot {
     pub spec_fingerprint: String,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Http {
-    pub method: Method,
-    pub base_url: String,
-    pub path_template: String,
-    pub headers_template: BTreeMap<String, String>,
-    pub query_template: BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub body_template: Option<String>,
-    /// A JSON body; every text in it is a template.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub body_json: Option<serde_json::Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub body_form: Option<BTreeMap<String, String>>,
-    pub connect_timeout_ms: u64,
-    pub read_timeout_ms: u64,
-    /// The deadline of one whole attempt, when there is one (C-44).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout_ms: Option<u64>,
-    pub max_body_bytes: u64,
-    #[serde(skip_serializing_if = "is_zero")]
-    pub max_redirects: u8,
-}
-
-fn is_zero(number: &u8) -> bool {
-    *number == 0
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Pagination {
     pub r#type: PagingType,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_size: Option<u32>,
+    /// The far side's limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_page_size: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_page: Option<u32>,
+    pub on_max_page: OnMaxPage,
+    /// As the far side orders, `updated desc` unless declared (ING-4.5-01).
+    pub order_by: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,6 +117,36 @@ pub struct Pagination {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base1: Option<bool>,
     pub always_token: bool,
+    /// A token that came before is the end (ING-15-01).
+    #[serde(skip_serializing_if = "is_false")]
+    pub unique_tokens: bool,
+    /// Ask for the last page once more (ING-4.3-14).
+    #[serde(skip_serializing_if = "is_false")]
+    pub tail_probe: bool,
+}
+
+impl Default for Pagination {
+    fn default() -> Pagination {
+        Pagination {
+            r#type: PagingType::default(),
+            page_size: None,
+            max_page_size: None,
+            max_page: None,
+            on_max_page: OnMaxPage::Partial,
+            order_by: DEFAULT_ORDER_BY.into(),
+            initial: None,
+            next_token_path: None,
+            next_token_header: None,
+            next_url_path: None,
+            next_url_header: None,
+            allow_hosts: Vec::new(),
+            result_ceiling: None,
+            base1: None,
+            always_token: false,
+            unique_tokens: false,
+            tail_probe: false,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -126,6 +165,15 @@ pub struct Window {
     pub initial: Option<Ts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lookback: Option<Iso>,
+    /// Records have no update time of their own: they are of the window that they were found in (ING-4.4-16).
+    #[serde(skip_serializing_if = "is_false")]
+    pub monotonic: bool,
+    /// What becomes of records outside the window; see [`Snapshot::keeps_out_of_range`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub out_of_range: Option<OutOfRange>,
+    /// The far side reads a frozen state of its data (ING-4.5-02).
+    #[serde(skip_serializing_if = "is_false")]
+    pub as_of: bool,
     pub timezone: String,
     pub boundary_policy: String,
 }
@@ -141,48 +189,12 @@ impl Default for Window {
             align: None,
             initial: None,
             lookback: None,
+            monotonic: false,
+            out_of_range: None,
+            as_of: false,
             timezone: "UTC".into(),
             boundary_policy: "[from,to)".into(),
         }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Retry {
-    pub policy: String,
-    pub max_attempts: u32,
-    pub min_delay_ms: u64,
-    pub max_delay_ms: u64,
-    pub multiplier_percent: u32,
-    pub jitter_percent: u32,
-}
-
-impl Default for Retry {
-    fn default() -> Retry {
-        let platform = patra_core::retry::Policy::default();
-        Retry {
-            policy: "exponential_jitter".into(),
-            max_attempts: platform.max_attempts,
-            min_delay_ms: platform.min_delay_ms,
-            max_delay_ms: platform.max_delay_ms,
-            multiplier_percent: platform.multiplier_percent,
-            jitter_percent: platform.jitter_percent,
-        }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct RateLimit {
-    pub qps: f64,
-    pub burst: u32,
-}
-
-impl Default for RateLimit {
-    /// ING-4.10-36.
-    fn default() -> RateLimit {
-        RateLimit { qps: 1.0, burst: 1 }
     }
 }
 

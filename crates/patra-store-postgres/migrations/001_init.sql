@@ -3,11 +3,13 @@
 -- byte. Codes and keys compare as bytes (COLLATE "C"), so that order is the same in both databases and under every locale.
 -- There are no foreign keys (ING-0.1-04).
 
+-- The registry. Each table holds one section of the manifests: `config` is a JSON object, and `endpoint_name` an endpoint
+-- or, in the tables below the first two, '*' for what all endpoints of the provenance share.
 CREATE TABLE reg_provenance (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   provenance_code text COLLATE "C" NOT NULL,
   name text NOT NULL,
-  document text NOT NULL CHECK (document::json IS NOT NULL),
+  config text NOT NULL CHECK (json_typeof(config::json) = 'object'),
   document_hash text COLLATE "C" NOT NULL,
   created_at timestamptz NOT NULL,
   updated_at timestamptz NOT NULL
@@ -19,10 +21,103 @@ CREATE TABLE reg_prov_endpoint_def (
   provenance_code text COLLATE "C" NOT NULL,
   endpoint_name text COLLATE "C" NOT NULL,
   role text COLLATE "C" NOT NULL CHECK (role IN ('SEARCH', 'DETAIL', 'METRICS')),
-  created_at timestamptz NOT NULL
+  config text NOT NULL CHECK (json_typeof(config::json) = 'object'),
+  created_at timestamptz NOT NULL,
+  updated_at timestamptz NOT NULL
 );
 CREATE UNIQUE INDEX uk_endpoint_def ON reg_prov_endpoint_def (provenance_code, endpoint_name);
 
+CREATE TABLE reg_prov_http_cfg (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  config text NOT NULL CHECK (json_typeof(config::json) = 'object'),
+  updated_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_http_cfg ON reg_prov_http_cfg (provenance_code, endpoint_name);
+
+CREATE TABLE reg_prov_pagination_cfg (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  config text NOT NULL CHECK (json_typeof(config::json) = 'object'),
+  updated_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_pagination_cfg ON reg_prov_pagination_cfg (provenance_code, endpoint_name);
+
+CREATE TABLE reg_prov_window_offset_cfg (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  config text NOT NULL CHECK (json_typeof(config::json) = 'object'),
+  updated_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_window_offset_cfg ON reg_prov_window_offset_cfg (provenance_code, endpoint_name);
+
+CREATE TABLE reg_prov_retry_cfg (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  config text NOT NULL CHECK (json_typeof(config::json) = 'object'),
+  updated_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_retry_cfg ON reg_prov_retry_cfg (provenance_code, endpoint_name);
+
+CREATE TABLE reg_prov_rate_limit_cfg (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  config text NOT NULL CHECK (json_typeof(config::json) = 'object'),
+  updated_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_rate_limit_cfg ON reg_prov_rate_limit_cfg (provenance_code, endpoint_name);
+
+CREATE TABLE reg_prov_batching_cfg (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  config text NOT NULL CHECK (json_typeof(config::json) = 'object'),
+  updated_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_batching_cfg ON reg_prov_batching_cfg (provenance_code, endpoint_name);
+
+CREATE TABLE reg_prov_api_param_map (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  config text NOT NULL CHECK (json_typeof(config::json) = 'object'),
+  updated_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_api_param_map ON reg_prov_api_param_map (provenance_code, endpoint_name);
+
+CREATE TABLE reg_prov_expr_capability (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  config text NOT NULL CHECK (json_typeof(config::json) = 'object'),
+  updated_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_expr_capability ON reg_prov_expr_capability (provenance_code, endpoint_name);
+
+CREATE TABLE reg_prov_expr_render_rule (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  config text NOT NULL CHECK (json_typeof(config::json) = 'object'),
+  updated_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_expr_render_rule ON reg_prov_expr_render_rule (provenance_code, endpoint_name);
+
+CREATE TABLE reg_expr_field_dict (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  config text NOT NULL CHECK (json_typeof(config::json) = 'object'),
+  updated_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_expr_field_dict ON reg_expr_field_dict (provenance_code, endpoint_name);
+
+-- A number is never used again: triggers name the schedule that fired them.
 CREATE TABLE reg_schedule (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   provenance_code text COLLATE "C" NOT NULL,
@@ -33,6 +128,36 @@ CREATE TABLE reg_schedule (
 );
 CREATE UNIQUE INDEX uk_schedule ON reg_schedule (provenance_code, endpoint_name, operation_code);
 CREATE INDEX idx_schedule_due ON reg_schedule (next_due_at);
+
+-- The dictionary: what the program knows as codes, for people and other programs to look up. It is written as a whole.
+CREATE TABLE sys_dict_type (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  type_code text COLLATE "C" NOT NULL,
+  name text NOT NULL,
+  sort_no integer NOT NULL,
+  updated_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_dict_type ON sys_dict_type (type_code);
+
+CREATE TABLE sys_dict_item (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  type_code text COLLATE "C" NOT NULL,
+  item_code text COLLATE "C" NOT NULL,
+  name text NOT NULL,
+  sort_no integer NOT NULL,
+  updated_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_dict_item ON sys_dict_item (type_code, item_code);
+
+CREATE TABLE sys_dict_item_alias (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  type_code text COLLATE "C" NOT NULL,
+  item_code text COLLATE "C" NOT NULL,
+  alias text COLLATE "C" NOT NULL,
+  sort_no integer NOT NULL,
+  updated_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_dict_item_alias ON sys_dict_item_alias (type_code, alias);
 
 CREATE TABLE ing_snapshot (
   hash text COLLATE "C" PRIMARY KEY,
@@ -52,6 +177,12 @@ CREATE TABLE ing_schedule_instance (
   operation_code text COLLATE "C" NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
   window_from timestamptz,
   window_to timestamptz,
+  priority integer NOT NULL,
+  params jsonb NOT NULL,
+  overrides jsonb NOT NULL,
+  parent_id bigint,
+  root_id bigint,
+  fan_place jsonb,
   status_code text COLLATE "C" NOT NULL CHECK (status_code IN ('REQUESTED', 'PLANNED', 'FAILED', 'CANCELLED')),
   not_before timestamptz NOT NULL,
   lease_owner text COLLATE "C",
@@ -63,6 +194,8 @@ CREATE TABLE ing_schedule_instance (
 CREATE UNIQUE INDEX uk_instance_public ON ing_schedule_instance (public_id);
 CREATE INDEX idx_instance_waiting ON ing_schedule_instance (id) WHERE status_code = 'REQUESTED';
 CREATE INDEX idx_instance_schedule ON ing_schedule_instance (schedule_id) WHERE status_code = 'REQUESTED';
+CREATE INDEX idx_instance_parent ON ing_schedule_instance (parent_id, status_code) WHERE parent_id IS NOT NULL;
+CREATE INDEX idx_instance_root ON ing_schedule_instance (root_id, status_code) WHERE root_id IS NOT NULL;
 
 CREATE TABLE ing_plan (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -321,6 +454,70 @@ CREATE TABLE item_quarantine (
   created_at timestamptz NOT NULL
 );
 CREATE UNIQUE INDEX uk_quarantine_place ON item_quarantine (run_id, batch_no, item_index);
+
+-- Ids whose content is fetched apart (two-phase): the version that was fetched, or why it cannot be had.
+CREATE TABLE ing_candidate (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  project_key text COLLATE "C" NOT NULL,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  candidate_id text COLLATE "C" NOT NULL,
+  version text COLLATE "C" NOT NULL,
+  status_code text COLLATE "C" NOT NULL CHECK (status_code IN ('FETCHED', 'BAD')),
+  reason text,
+  tries bigint NOT NULL,
+  -- Until when a bad id is left alone.
+  expires_at timestamptz,
+  updated_at timestamptz NOT NULL,
+  CHECK ((status_code = 'BAD') = (expires_at IS NOT NULL))
+);
+CREATE UNIQUE INDEX uk_candidate ON ing_candidate (project_key, provenance_code, endpoint_name, candidate_id);
+
+-- Who we are to a far side: the definition, written by people. `sealed` opens with the master key `key_id` names; a revoked
+-- row has lost it. A rotation adds a version.
+CREATE TABLE reg_prov_credential (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  alias text COLLATE "C" NOT NULL,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  version bigint NOT NULL CHECK (version > 0),
+  type_code text COLLATE "C" NOT NULL
+    CHECK (type_code IN ('API_KEY', 'BEARER', 'BASIC', 'OAUTH2', 'COOKIE', 'SESSION', 'CUSTOM')),
+  priority integer NOT NULL,
+  sealed text COLLATE "C" NOT NULL,
+  key_id text COLLATE "C" NOT NULL,
+  status_code text COLLATE "C" NOT NULL CHECK (status_code IN ('ACTIVE', 'REVOKED')),
+  created_at timestamptz NOT NULL,
+  revoked_at timestamptz,
+  CHECK ((status_code = 'REVOKED') = (revoked_at IS NOT NULL)),
+  CHECK ((status_code = 'REVOKED') = (sealed = ''))
+);
+CREATE UNIQUE INDEX uk_credential ON reg_prov_credential (alias, provenance_code, endpoint_name, version);
+CREATE INDEX idx_credential_bound ON reg_prov_credential (provenance_code, endpoint_name) WHERE status_code = 'ACTIVE';
+
+-- Its runtime half: the newest token, sealed, and the lease of whoever gets the next one.
+CREATE TABLE ing_credential_state (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  credential_id bigint NOT NULL,
+  sealed text COLLATE "C",
+  key_id text COLLATE "C",
+  expires_at timestamptz,
+  -- Rises with every stored token.
+  version bigint NOT NULL DEFAULT 0,
+  refresh_owner text COLLATE "C",
+  refresh_until timestamptz,
+  -- The fence: rises with every lease.
+  refresh_epoch bigint NOT NULL DEFAULT 0,
+  -- The fence under which the token was stored.
+  stored_epoch bigint NOT NULL DEFAULT 0,
+  status_code text COLLATE "C" NOT NULL CHECK (status_code IN ('ACTIVE', 'REJECTED')),
+  fail_count bigint NOT NULL DEFAULT 0,
+  last_error text,
+  updated_at timestamptz NOT NULL,
+  CHECK ((refresh_owner IS NULL) = (refresh_until IS NULL))
+);
+CREATE UNIQUE INDEX uk_credential_state ON ing_credential_state (credential_id);
+CREATE INDEX idx_credential_refreshing ON ing_credential_state (refresh_until) WHERE refresh_owner IS NOT NULL;
 
 CREATE TABLE api_key (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -2,12 +2,17 @@
 //! task, then cursor, then the rows below; so operations wait for each other but never in a circle.
 
 mod batch;
+pub(crate) mod candidate;
+mod credential;
 mod cursor;
+mod dictionary;
+mod fan;
 mod key;
 mod ledger;
 mod plan;
 mod registry;
 mod run;
+mod split;
 mod task;
 mod trigger;
 
@@ -18,13 +23,19 @@ use crate::error::Fail;
 use crate::pool::Session;
 use crate::time::Time;
 
+pub(crate) use credential::read_state;
+
 pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
     Ok(match tx {
         Tx::ApplyProvenance(op) => Done::ApplyProvenance(registry::apply(session, &op).await?),
+        Tx::RemoveProvenance(op) => Done::RemoveProvenance(registry::remove(session, &op).await?),
+        Tx::SyncDictionary(op) => Done::SyncDictionary(dictionary::sync(session, &op).await?),
         Tx::Fire(op) => Done::Fire(trigger::fire(session, &op).await?),
         Tx::FireDue(op) => Done::FireDue(trigger::fire_due(session, op).await?),
         Tx::TakeTrigger(op) => Done::TakeTrigger(trigger::take(session, &op).await?),
         Tx::SettleTrigger(op) => Done::SettleTrigger(trigger::settle(session, &op).await?),
+        Tx::FanOut(op) => Done::FanOut(fan::fan_out(session, &op).await?),
+        Tx::ReadParents(op) => Done::ReadParents(fan::read_parents(session, &op).await?),
         Tx::ReadCoverage(op) => Done::ReadCoverage(cursor::read_coverage(session, &op).await?),
         Tx::SavePlan(op) => Done::SavePlan(plan::save(session, &op).await?),
         Tx::Claim(op) => Done::Claim(task::claim(session, &op).await?),
@@ -37,6 +48,12 @@ pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
         Tx::Sweep(op) => Done::Sweep(task::sweep(session, op).await?),
         Tx::CreateKey(op) => Done::CreateKey(key::create(session, &op).await?),
         Tx::RevokeKey(op) => Done::RevokeKey(key::revoke(session, &op).await?),
+        Tx::SaveCredential(op) => Done::SaveCredential(credential::save(session, &op).await?),
+        Tx::RevokeCredential(op) => Done::RevokeCredential(credential::revoke(session, &op).await?),
+        Tx::LeaseRefresh(op) => Done::LeaseRefresh(credential::lease(session, &op).await?),
+        Tx::StoreToken(op) => Done::StoreToken(credential::store(session, &op).await?),
+        Tx::FailRefresh(op) => Done::FailRefresh(credential::fail(session, &op).await?),
+        Tx::MarkCredential(op) => Done::MarkCredential(credential::mark(session, &op).await?),
     })
 }
 
@@ -48,13 +65,18 @@ pub(crate) use task::CLAIM;
 pub(crate) fn statements() -> Vec<&'static str> {
     [
         registry::STATEMENTS,
+        dictionary::STATEMENTS,
         trigger::STATEMENTS,
+        fan::STATEMENTS,
         plan::STATEMENTS,
         task::STATEMENTS,
         run::STATEMENTS,
+        split::STATEMENTS,
         batch::STATEMENTS,
+        candidate::STATEMENTS,
         ledger::STATEMENTS,
         cursor::STATEMENTS,
+        credential::STATEMENTS,
         key::STATEMENTS,
         &[NOW],
     ]

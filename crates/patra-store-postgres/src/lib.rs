@@ -17,13 +17,17 @@ mod time;
 use std::fmt;
 use std::time::Duration;
 
-use patra_core::port::query::{Filter, Key, Progress, Row, View};
-use patra_core::port::{Boxed, Commands, Queries};
+use patra_core::credential::Credential;
+use patra_core::port::credential::Ask;
+use patra_core::port::query::{Filter, Key, Progress, Registered, Row, View};
+use patra_core::port::{Boxed, Commands, Credentials, Queries};
+use patra_core::record::{Candidate, Stream};
+use patra_core::registry::DictType;
 use patra_core::tx::{Done, Tx, TxError};
 
 pub use open::OpenError;
 
-use crate::pool::Pool;
+use crate::pool::{Access, Pool};
 
 /// For a server that stops answering; a migration of a large table has to fit in.
 const MIGRATION_DEADLINE: Duration = Duration::from_secs(600);
@@ -33,8 +37,10 @@ const MIGRATION_DEADLINE: Duration = Duration::from_secs(600);
 pub struct Options {
     /// `postgres://user:password@host:port/database`. Never logged or shown.
     pub url: String,
-    /// Connections for everything but heartbeats, which have their own.
+    /// Connections for everything that writes, heartbeats apart, which have their own.
     pub pool_size: usize,
+    /// Connections for queries. They cannot write.
+    pub readers: usize,
     /// The schema to live in, made when it is missing. `None`: the first of the user's `search_path`, mostly `public`.
     pub schema: Option<String>,
     /// The server gives up a statement after this time.
@@ -56,6 +62,7 @@ impl Options {
         Options {
             url: url.into(),
             pool_size: 8,
+            readers: 4,
             schema: None,
             statement_timeout: Duration::from_secs(15),
             lock_timeout: Duration::from_secs(5),
@@ -72,6 +79,7 @@ impl fmt::Debug for Options {
         f.debug_struct("Options")
             .field("url", &"***")
             .field("pool_size", &self.pool_size)
+            .field("readers", &self.readers)
             .field("schema", &self.schema)
             .field("statement_timeout", &self.statement_timeout)
             .field("lock_timeout", &self.lock_timeout)
@@ -89,19 +97,22 @@ pub struct PostgresStore {
     pool: Pool,
     /// Renewals never wait behind other work: a saturated pool must not cost leases (class 10).
     heartbeats: Pool,
+    /// The query side (ING-3.7-01): whoever is given only that cannot write, whatever it sends.
+    readers: Pool,
 }
 
 impl PostgresStore {
     /// Connects, and brings the schema to the version of this program.
     pub async fn open(options: Options) -> Result<PostgresStore, OpenError> {
         let config = open::configure(&options)?;
-        let pool = Pool::new(&config, &options, options.pool_size.max(1)).map_err(OpenError::Failed)?;
-        let heartbeats = Pool::new(&config, &options, 1).map_err(OpenError::Failed)?;
+        let pool = Pool::new(&config, &options, options.pool_size.max(1), Access::Write).map_err(OpenError::Failed)?;
+        let heartbeats = Pool::new(&config, &options, 1, Access::Write).map_err(OpenError::Failed)?;
+        let readers = Pool::new(&config, &options, options.readers.max(1), Access::Read).map_err(OpenError::Failed)?;
         let mut client = pool.get().await.map_err(|error| open::classify(&error, &config))?;
         let migrated =
             tokio::time::timeout(MIGRATION_DEADLINE, migrate::migrate(&mut client, options.schema.as_deref()));
         migrated.await.unwrap_or_else(|_| Err(OpenError::Failed("the migrations did not end in time".to_owned())))?;
-        Ok(PostgresStore { pool, heartbeats })
+        Ok(PostgresStore { pool, heartbeats, readers })
     }
 }
 
@@ -112,32 +123,47 @@ impl Commands for PostgresStore {
     }
 }
 
+impl Credentials for PostgresStore {
+    fn credentials(&self, ask: Ask) -> Boxed<'_, Result<Vec<Credential>, TxError>> {
+        Box::pin(self.pool.run(move |session| Box::pin(query::credential::credentials(session, ask))))
+    }
+}
+
 impl Queries for PostgresStore {
-    fn manifest(&self, provenance_code: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
+    fn registry(&self, provenance_code: &str) -> Boxed<'_, Result<Option<Registered>, TxError>> {
         let code = provenance_code.to_owned();
-        Box::pin(self.pool.run(move |session| Box::pin(query::manifest(session, code))))
+        Box::pin(self.readers.run(move |session| Box::pin(query::registry::read(session, code))))
+    }
+
+    fn dictionary(&self) -> Boxed<'_, Result<Vec<DictType>, TxError>> {
+        Box::pin(self.readers.run(move |session| Box::pin(query::dictionary::read(session))))
     }
 
     fn snapshot(&self, hash: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
         let hash = hash.to_owned();
-        Box::pin(self.pool.run(move |session| Box::pin(query::snapshot(session, hash))))
+        Box::pin(self.readers.run(move |session| Box::pin(query::snapshot(session, hash))))
+    }
+
+    fn screen(&self, stream: &Stream, candidates: &[Candidate]) -> Boxed<'_, Result<Vec<Candidate>, TxError>> {
+        let (stream, candidates) = (stream.clone(), candidates.to_vec());
+        Box::pin(self.readers.run(move |session| Box::pin(exec::candidate::screen(session, stream, candidates))))
     }
 
     fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {
         let public_id = public_id.to_owned();
-        Box::pin(self.pool.run(move |session| Box::pin(query::progress::progress(session, public_id))))
+        Box::pin(self.readers.run(move |session| Box::pin(query::progress::progress(session, public_id))))
     }
 
     fn key(&self, prefix: &str) -> Boxed<'_, Result<Option<Key>, TxError>> {
         let prefix = prefix.to_owned();
-        Box::pin(self.pool.run(move |session| Box::pin(query::key(session, prefix))))
+        Box::pin(self.readers.run(move |session| Box::pin(query::key(session, prefix))))
     }
 
     fn list(&self, view: View, filter: Filter) -> Boxed<'_, Result<Vec<Row>, TxError>> {
-        Box::pin(self.pool.run(move |session| Box::pin(query::list::list(session, view, filter))))
+        Box::pin(self.readers.run(move |session| Box::pin(query::list::list(session, view, filter))))
     }
 
     fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {
-        Box::pin(self.pool.run(move |session| Box::pin(query::ping(session))))
+        Box::pin(self.readers.run(move |session| Box::pin(query::ping(session))))
     }
 }

@@ -35,13 +35,21 @@ impl fmt::Debug for Pool {
     }
 }
 
+/// What a pool's connections may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Access {
+    Write,
+    /// The server itself refuses a write.
+    Read,
+}
+
 impl Pool {
     /// Opens no connection yet.
-    pub(crate) fn new(config: &Config, options: &Options, size: usize) -> Result<Pool, String> {
+    pub(crate) fn new(config: &Config, options: &Options, size: usize, access: Access) -> Result<Pool, String> {
         // Fast recycling looks only at the socket; the hook asks the server where that is not enough.
         let manager =
             Manager::from_config(config.clone(), NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
-        let setup = session_setup(options);
+        let setup = session_setup(options, access);
         let pool = deadpool_postgres::Pool::builder(manager)
             .max_size(size)
             .runtime(Runtime::Tokio1)
@@ -203,7 +211,7 @@ impl Drop for Session {
 }
 
 /// What holds for every connection. Set after connecting, not in the start-up packet: some poolers refuse options there.
-fn session_setup(options: &Options) -> String {
+fn session_setup(options: &Options, access: Access) -> String {
     let millis = |span: Duration| span.as_millis().clamp(1, 2_000_000_000);
     let mut setup = format!(
         "SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {}; SET jit = off",
@@ -211,6 +219,9 @@ fn session_setup(options: &Options) -> String {
         millis(options.lock_timeout),
         millis(options.deadline),
     );
+    if access == Access::Read {
+        setup.push_str("; SET default_transaction_read_only = on");
+    }
     if let Some(schema) = &options.schema {
         setup.push_str(&format!("; SET search_path = {}", quoted(schema)));
     }
@@ -228,5 +239,31 @@ fn unavailable(error: &PoolError) -> String {
         PoolError::Timeout(_) => "connecting took too long".to_owned(),
         PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => describe(error),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // covers: ING-3.7-01, ING-3.8-03
+    #[tokio::test]
+    async fn a_connection_of_the_query_side_cannot_write() {
+        let Ok(url) = std::env::var("PATRA_TEST_POSTGRES_URL") else {
+            println!("skipped: PATRA_TEST_POSTGRES_URL is not set");
+            return;
+        };
+        let options = Options::new(&url);
+        let pool = Pool::new(&url.parse().unwrap(), &options, 1, Access::Read).unwrap();
+        let written = pool
+            .run(|session| {
+                Box::pin(async {
+                    let [statement] = session.prepare(["CREATE TABLE patra_never ()"]).await?;
+                    session.write(&statement, &[]).await
+                })
+            })
+            .await;
+        let Err(TxError::Unavailable(reason)) = written else { panic!("{written:?}") };
+        assert!(reason.contains("read-only"), "{reason}");
     }
 }

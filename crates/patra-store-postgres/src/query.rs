@@ -1,33 +1,27 @@
 //! The query side. Each answer is one statement, so it is one snapshot.
 
+pub(crate) mod credential;
+pub(crate) mod dictionary;
 pub(crate) mod list;
 pub(crate) mod progress;
+pub(crate) mod registry;
 
 use patra_core::port::query::Key;
 
 use crate::error::{Fail, refused};
 use crate::pool::Session;
 
-const MANIFEST: &str = "SELECT document FROM reg_provenance WHERE provenance_code = $1";
 const SNAPSHOT: &str = "SELECT body FROM ing_snapshot WHERE hash = $1";
 const KEY: &str = "SELECT prefix, hash, scope, revoked_at IS NOT NULL FROM api_key WHERE prefix = $1";
 const PING: &str = "SELECT max(version) FROM patra_migration";
 
 /// Every fixed statement of the query side, so that a test can prepare them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[MANIFEST, SNAPSHOT, KEY, PING, progress::PROGRESS];
-
-pub(crate) async fn manifest(session: &Session, provenance_code: String) -> Result<Option<String>, Fail> {
-    text(session, MANIFEST, provenance_code).await
-}
+pub(crate) const STATEMENTS: &[&str] = &[SNAPSHOT, KEY, PING, progress::PROGRESS, registry::READ, dictionary::READ];
 
 pub(crate) async fn snapshot(session: &Session, hash: String) -> Result<Option<String>, Fail> {
-    text(session, SNAPSHOT, hash).await
-}
-
-async fn text(session: &Session, sql: &'static str, key: String) -> Result<Option<String>, Fail> {
-    let [statement] = session.prepare([sql]).await?;
-    Ok(session.opt(&statement, &[&key]).await?.map(|row| row.try_get(0)).transpose()?)
+    let [statement] = session.prepare([SNAPSHOT]).await?;
+    Ok(session.opt(&statement, &[&hash]).await?.map(|row| row.try_get(0)).transpose()?)
 }
 
 pub(crate) async fn key(session: &Session, prefix: String) -> Result<Option<Key>, Fail> {

@@ -1,11 +1,13 @@
 -- The first schema. Same tables, columns, unique keys and index names as the PostgreSQL file of this number.
 -- Times are INTEGER microseconds since 1970, UTC. JSON is TEXT. There are no foreign keys (ING-0.1-04).
 
+-- The registry. Each table holds one section of the manifests: `config` is a JSON object, and `endpoint_name` an endpoint
+-- or, in the tables below the first two, '*' for what all endpoints of the provenance share.
 CREATE TABLE reg_provenance (
   id INTEGER PRIMARY KEY,
   provenance_code TEXT NOT NULL,
   name TEXT NOT NULL,
-  document TEXT NOT NULL CHECK (json_valid(document)),
+  config TEXT NOT NULL CHECK (json_valid(config) AND json_type(config) = 'object'),
   document_hash TEXT NOT NULL,
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL
@@ -17,12 +19,105 @@ CREATE TABLE reg_prov_endpoint_def (
   provenance_code TEXT NOT NULL,
   endpoint_name TEXT NOT NULL,
   role TEXT NOT NULL CHECK (role IN ('SEARCH', 'DETAIL', 'METRICS')),
-  created_at INTEGER NOT NULL
+  config TEXT NOT NULL CHECK (json_valid(config) AND json_type(config) = 'object'),
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL
 );
 CREATE UNIQUE INDEX uk_endpoint_def ON reg_prov_endpoint_def (provenance_code, endpoint_name);
 
-CREATE TABLE reg_schedule (
+CREATE TABLE reg_prov_http_cfg (
   id INTEGER PRIMARY KEY,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  config TEXT NOT NULL CHECK (json_valid(config) AND json_type(config) = 'object'),
+  updated_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_http_cfg ON reg_prov_http_cfg (provenance_code, endpoint_name);
+
+CREATE TABLE reg_prov_pagination_cfg (
+  id INTEGER PRIMARY KEY,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  config TEXT NOT NULL CHECK (json_valid(config) AND json_type(config) = 'object'),
+  updated_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_pagination_cfg ON reg_prov_pagination_cfg (provenance_code, endpoint_name);
+
+CREATE TABLE reg_prov_window_offset_cfg (
+  id INTEGER PRIMARY KEY,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  config TEXT NOT NULL CHECK (json_valid(config) AND json_type(config) = 'object'),
+  updated_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_window_offset_cfg ON reg_prov_window_offset_cfg (provenance_code, endpoint_name);
+
+CREATE TABLE reg_prov_retry_cfg (
+  id INTEGER PRIMARY KEY,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  config TEXT NOT NULL CHECK (json_valid(config) AND json_type(config) = 'object'),
+  updated_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_retry_cfg ON reg_prov_retry_cfg (provenance_code, endpoint_name);
+
+CREATE TABLE reg_prov_rate_limit_cfg (
+  id INTEGER PRIMARY KEY,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  config TEXT NOT NULL CHECK (json_valid(config) AND json_type(config) = 'object'),
+  updated_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_rate_limit_cfg ON reg_prov_rate_limit_cfg (provenance_code, endpoint_name);
+
+CREATE TABLE reg_prov_batching_cfg (
+  id INTEGER PRIMARY KEY,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  config TEXT NOT NULL CHECK (json_valid(config) AND json_type(config) = 'object'),
+  updated_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_batching_cfg ON reg_prov_batching_cfg (provenance_code, endpoint_name);
+
+CREATE TABLE reg_prov_api_param_map (
+  id INTEGER PRIMARY KEY,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  config TEXT NOT NULL CHECK (json_valid(config) AND json_type(config) = 'object'),
+  updated_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_api_param_map ON reg_prov_api_param_map (provenance_code, endpoint_name);
+
+CREATE TABLE reg_prov_expr_capability (
+  id INTEGER PRIMARY KEY,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  config TEXT NOT NULL CHECK (json_valid(config) AND json_type(config) = 'object'),
+  updated_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_expr_capability ON reg_prov_expr_capability (provenance_code, endpoint_name);
+
+CREATE TABLE reg_prov_expr_render_rule (
+  id INTEGER PRIMARY KEY,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  config TEXT NOT NULL CHECK (json_valid(config) AND json_type(config) = 'object'),
+  updated_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_expr_render_rule ON reg_prov_expr_render_rule (provenance_code, endpoint_name);
+
+CREATE TABLE reg_expr_field_dict (
+  id INTEGER PRIMARY KEY,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  config TEXT NOT NULL CHECK (json_valid(config) AND json_type(config) = 'object'),
+  updated_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_expr_field_dict ON reg_expr_field_dict (provenance_code, endpoint_name);
+
+-- A number is never used again: triggers name the schedule that fired them.
+CREATE TABLE reg_schedule (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
   provenance_code TEXT NOT NULL,
   endpoint_name TEXT NOT NULL,
   operation_code TEXT NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
@@ -31,6 +126,36 @@ CREATE TABLE reg_schedule (
 );
 CREATE UNIQUE INDEX uk_schedule ON reg_schedule (provenance_code, endpoint_name, operation_code);
 CREATE INDEX idx_schedule_due ON reg_schedule (next_due_at);
+
+-- The dictionary: what the program knows as codes, for people and other programs to look up. It is written as a whole.
+CREATE TABLE sys_dict_type (
+  id INTEGER PRIMARY KEY,
+  type_code TEXT NOT NULL,
+  name TEXT NOT NULL,
+  sort_no INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_dict_type ON sys_dict_type (type_code);
+
+CREATE TABLE sys_dict_item (
+  id INTEGER PRIMARY KEY,
+  type_code TEXT NOT NULL,
+  item_code TEXT NOT NULL,
+  name TEXT NOT NULL,
+  sort_no INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_dict_item ON sys_dict_item (type_code, item_code);
+
+CREATE TABLE sys_dict_item_alias (
+  id INTEGER PRIMARY KEY,
+  type_code TEXT NOT NULL,
+  item_code TEXT NOT NULL,
+  alias TEXT NOT NULL,
+  sort_no INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_dict_item_alias ON sys_dict_item_alias (type_code, alias);
 
 CREATE TABLE ing_snapshot (
   hash TEXT PRIMARY KEY,
@@ -50,6 +175,15 @@ CREATE TABLE ing_schedule_instance (
   operation_code TEXT NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
   window_from INTEGER,
   window_to INTEGER,
+  -- Added to the priority of the operation.
+  priority INTEGER NOT NULL,
+  params TEXT NOT NULL CHECK (json_valid(params)),
+  overrides TEXT NOT NULL CHECK (json_valid(overrides)),
+  -- The trigger that made this one, for one of its partitions, and the one that it all began with.
+  parent_id INTEGER,
+  root_id INTEGER,
+  -- How far it has made its own children.
+  fan_place TEXT CHECK (fan_place IS NULL OR json_valid(fan_place)),
   status_code TEXT NOT NULL CHECK (status_code IN ('REQUESTED', 'PLANNED', 'FAILED', 'CANCELLED')),
   not_before INTEGER NOT NULL,
   lease_owner TEXT,
@@ -62,6 +196,8 @@ CREATE UNIQUE INDEX uk_instance_public ON ing_schedule_instance (public_id);
 CREATE INDEX idx_instance_waiting ON ing_schedule_instance (id) WHERE status_code = 'REQUESTED';
 -- Whether the last trigger of a schedule still waits.
 CREATE INDEX idx_instance_schedule ON ing_schedule_instance (schedule_id) WHERE status_code = 'REQUESTED';
+CREATE INDEX idx_instance_parent ON ing_schedule_instance (parent_id, status_code) WHERE parent_id IS NOT NULL;
+CREATE INDEX idx_instance_root ON ing_schedule_instance (root_id, status_code) WHERE root_id IS NOT NULL;
 
 CREATE TABLE ing_plan (
   id INTEGER PRIMARY KEY,
@@ -313,6 +449,70 @@ CREATE TABLE item_quarantine (
   created_at INTEGER NOT NULL
 );
 CREATE UNIQUE INDEX uk_quarantine_place ON item_quarantine (run_id, batch_no, item_index);
+
+-- Ids whose content is fetched apart (two-phase): the version that was fetched, or why it cannot be had.
+CREATE TABLE ing_candidate (
+  id INTEGER PRIMARY KEY,
+  project_key TEXT NOT NULL,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  candidate_id TEXT NOT NULL,
+  version TEXT NOT NULL,
+  status_code TEXT NOT NULL CHECK (status_code IN ('FETCHED', 'BAD')),
+  reason TEXT,
+  tries INTEGER NOT NULL,
+  -- Until when a bad id is left alone.
+  expires_at INTEGER,
+  updated_at INTEGER NOT NULL,
+  CHECK ((status_code = 'BAD') = (expires_at IS NOT NULL))
+);
+CREATE UNIQUE INDEX uk_candidate ON ing_candidate (project_key, provenance_code, endpoint_name, candidate_id);
+
+-- Who we are to a far side: the definition, written by people. `sealed` opens with the master key `key_id` names; a revoked
+-- row has lost it. A rotation adds a version.
+CREATE TABLE reg_prov_credential (
+  id INTEGER PRIMARY KEY,
+  alias TEXT NOT NULL,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  version INTEGER NOT NULL CHECK (version > 0),
+  type_code TEXT NOT NULL
+    CHECK (type_code IN ('API_KEY', 'BEARER', 'BASIC', 'OAUTH2', 'COOKIE', 'SESSION', 'CUSTOM')),
+  priority INTEGER NOT NULL,
+  sealed TEXT NOT NULL,
+  key_id TEXT NOT NULL,
+  status_code TEXT NOT NULL CHECK (status_code IN ('ACTIVE', 'REVOKED')),
+  created_at INTEGER NOT NULL,
+  revoked_at INTEGER,
+  CHECK ((status_code = 'REVOKED') = (revoked_at IS NOT NULL)),
+  CHECK ((status_code = 'REVOKED') = (sealed = ''))
+);
+CREATE UNIQUE INDEX uk_credential ON reg_prov_credential (alias, provenance_code, endpoint_name, version);
+CREATE INDEX idx_credential_bound ON reg_prov_credential (provenance_code, endpoint_name) WHERE status_code = 'ACTIVE';
+
+-- Its runtime half: the newest token, sealed, and the lease of whoever gets the next one.
+CREATE TABLE ing_credential_state (
+  id INTEGER PRIMARY KEY,
+  credential_id INTEGER NOT NULL,
+  sealed TEXT,
+  key_id TEXT,
+  expires_at INTEGER,
+  -- Rises with every stored token.
+  version INTEGER NOT NULL DEFAULT 0,
+  refresh_owner TEXT,
+  refresh_until INTEGER,
+  -- The fence: rises with every lease.
+  refresh_epoch INTEGER NOT NULL DEFAULT 0,
+  -- The fence under which the token was stored.
+  stored_epoch INTEGER NOT NULL DEFAULT 0,
+  status_code TEXT NOT NULL CHECK (status_code IN ('ACTIVE', 'REJECTED')),
+  fail_count INTEGER NOT NULL DEFAULT 0,
+  last_error TEXT,
+  updated_at INTEGER NOT NULL,
+  CHECK ((refresh_owner IS NULL) = (refresh_until IS NULL))
+);
+CREATE UNIQUE INDEX uk_credential_state ON ing_credential_state (credential_id);
+CREATE INDEX idx_credential_refreshing ON ing_credential_state (refresh_until) WHERE refresh_owner IS NOT NULL;
 
 CREATE TABLE api_key (
   id INTEGER PRIMARY KEY,

@@ -23,7 +23,7 @@ const READER_CACHE: i64 = -8 * 1_024;
 const JOURNAL_SIZE_LIMIT: i64 = 16 * 1_024 * 1_024;
 
 /// More than there are statements in this crate, so that none is ever prepared twice.
-const STATEMENT_CACHE: usize = 128;
+const STATEMENT_CACHE: usize = 256;
 
 /// When a commit reaches the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -20,8 +20,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::port::query::{Filter, Key, Progress, Row, View};
-use patra_core::port::{Boxed, Clock, Commands, Queries};
+use patra_core::credential::Credential;
+use patra_core::port::credential::Ask;
+use patra_core::port::query::{Filter, Key, Progress, Registered, Row, View};
+use patra_core::port::{Boxed, Clock, Commands, Credentials, Queries};
+use patra_core::record::{Candidate, Stream};
+use patra_core::registry::DictType;
 use patra_core::tx::{Done, Tx, TxError};
 
 pub use connect::Synchronous;
@@ -109,13 +113,27 @@ impl Commands for SqliteStore {
     }
 }
 
+impl Credentials for SqliteStore {
+    fn credentials(&self, ask: Ask) -> Boxed<'_, Result<Vec<Credential>, TxError>> {
+        self.inner.reader.credentials(ask)
+    }
+}
+
 impl Queries for SqliteStore {
-    fn manifest(&self, provenance_code: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
-        self.inner.reader.manifest(provenance_code)
+    fn registry(&self, provenance_code: &str) -> Boxed<'_, Result<Option<Registered>, TxError>> {
+        self.inner.reader.registry(provenance_code)
+    }
+
+    fn dictionary(&self) -> Boxed<'_, Result<Vec<DictType>, TxError>> {
+        self.inner.reader.dictionary()
     }
 
     fn snapshot(&self, hash: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
         self.inner.reader.snapshot(hash)
+    }
+
+    fn screen(&self, stream: &Stream, candidates: &[Candidate]) -> Boxed<'_, Result<Vec<Candidate>, TxError>> {
+        self.inner.reader.screen(stream, candidates)
     }
 
     fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {

@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use patra_core::Ts;
+use patra_core::port::Clock;
 use patra_core::tx::TxError;
 use rusqlite::{Connection, InterruptHandle};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -15,6 +17,7 @@ use crate::{Options, connect};
 #[derive(Clone, Debug)]
 pub struct SqliteReader {
     pool: Arc<Pool>,
+    clock: Arc<dyn Clock>,
 }
 
 #[derive(Debug)]
@@ -30,7 +33,12 @@ impl SqliteReader {
         let count = options.readers.max(1);
         let idle = (0..count).map(|_| connect::reader(options)).collect::<Result<Vec<_>, _>>()?;
         let room = Arc::new(Semaphore::new(count));
-        Ok(SqliteReader { pool: Arc::new(Pool { room, idle: Mutex::new(idle), timeout: options.query_timeout }) })
+        let pool = Arc::new(Pool { room, idle: Mutex::new(idle), timeout: options.query_timeout });
+        Ok(SqliteReader { pool, clock: Arc::clone(&options.clock) })
+    }
+
+    pub(crate) fn now(&self) -> Ts {
+        self.clock.now()
     }
 
     /// Runs a query on a free connection. It is stopped when it takes too long or when nobody waits for it any more.

@@ -21,10 +21,13 @@
 //! * A plan that is not consumable hands out no tasks; a repeated start that finds its plan cancelled closes its run.
 //! * A key whose prefix exists is not made again (`created: false`); a revoked or unknown one is `revoked: false`.
 
+mod candidate;
 mod commit;
 mod concurrent;
+mod credential;
 mod cursor;
 mod end;
+mod fan;
 pub mod fixture;
 pub mod make;
 mod plan;
@@ -114,9 +117,20 @@ macro_rules! cases {
 }
 
 cases! {
+    candidate {
+        a_detail_is_wanted_once_per_version,
+        a_bad_id_is_left_alone_for_longer_each_time,
+        a_split_puts_narrower_slices_in_the_place_of_one,
+        a_split_under_a_lost_lease_changes_nothing,
+    }
     registry {
         applying_creates_changes_or_leaves_alone,
         applying_replaces_the_endpoints,
+        the_registry_holds_a_manifest_section_by_section,
+        what_no_manifest_can_hold_is_refused,
+        a_removed_provenance_leaves_what_was_planned,
+        a_schedule_that_is_made_again_does_not_wait_for_the_old_ones_trigger,
+        the_dictionary_says_what_it_was_told_last,
         a_schedule_keeps_its_due_time_until_its_interval_changes,
         firing_twice_under_one_public_id_is_one_trigger,
         a_due_schedule_fires_once_after_a_long_pause_and_keeps_step,
@@ -131,6 +145,20 @@ cases! {
         settling_ends_a_trigger_with_its_reason,
         a_deferred_trigger_comes_back_after_its_delay,
         a_foreign_fence_settles_nothing,
+    }
+    fan {
+        a_trigger_becomes_one_trigger_per_partition,
+        a_fan_out_goes_on_where_it_stopped_and_makes_nothing_twice,
+        only_the_holder_of_a_trigger_makes_its_children,
+        more_partitions_than_allowed_are_refused_and_none_of_them_made,
+        a_trigger_without_a_partition_says_so,
+        a_trigger_waits_while_too_many_of_its_children_do,
+        what_belongs_to_a_full_inventory_is_left_where_it_is,
+        a_schedule_does_not_pile_up_on_partitions_that_wait,
+        progress_sums_up_a_trigger_and_all_its_partitions,
+        parents_are_read_by_key_with_the_partition_they_come_from,
+        params_that_are_no_json_are_refused,
+        a_task_names_the_credential_that_it_uses,
     }
     plan {
         a_namespace_without_a_plan_is_empty,
@@ -212,6 +240,19 @@ cases! {
         an_event_says_where_it_comes_from,
         backfill_and_update_do_not_move_the_harvest,
     }
+    credential {
+        a_rotation_adds_a_version,
+        only_what_is_bound_there_is_found,
+        revoking_erases_the_secret_and_the_token,
+        one_refreshes_and_the_others_wait_or_take_the_newer_token,
+        a_token_is_stored_once_and_only_by_the_holder,
+        a_dead_refresher_is_followed_after_its_lease,
+        at_the_start_of_the_only_process_no_refresh_is_under_way,
+        a_failed_refresh_is_counted_and_ends_the_lease,
+        what_the_far_side_thinks_counts_for_the_token_it_saw,
+        lists_show_no_sealed_text,
+        of_twenty_refreshers_one_goes,
+    }
     query {
         every_view_lists_its_columns_newest_first,
         a_filter_keeps_what_meets_all_its_conditions,
@@ -231,5 +272,7 @@ cases! {
         one_public_id_fired_by_twenty_is_one_trigger,
         a_trigger_is_taken_by_one_of_twenty,
         the_newest_of_concurrent_pages_wins,
+        a_provenance_that_many_write_is_that_of_one_of_them,
+        one_dictionary_written_by_twenty_is_written_once,
     }
 }

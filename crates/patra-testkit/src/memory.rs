@@ -2,8 +2,11 @@
 //! What an operation means is written once in `patra_core::tx`; this is that text as the shortest code that obeys it.
 //! It never makes a transition that the state machine does not know: it panics instead.
 
+mod candidate;
 mod commit;
+mod credential;
 mod cursor;
+mod fan;
 mod json;
 mod plan;
 mod progress;
@@ -17,22 +20,27 @@ mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use patra_core::registry::{DictType, Row};
 use patra_core::tx::{Done, Tx, TxError};
 use patra_core::{InstanceId, SliceId, TaskId, Ts};
 
 pub use rows::{
-    Batch, Cursor, Endpoint, Event, Instance, Item, ItemStream, KeyRow, Origin, Plan, Provenance, Quarantined, Run,
+    Batch, CandidateRow, Cursor, Endpoint, Event, Instance, Item, ItemStream, KeyRow, Origin, Plan, Provenance, Quarantined, Run,
     ScheduleRow, Slice, Task,
 };
+pub use rows::{CredentialRow, CredentialState};
 pub use shared::SharedMem;
 
-/// All tables. A row's id is its place in the table plus one, except in `endpoints` and `schedules`, where rows go away.
+/// All tables. A row's id is its place in the table plus one, except in the registry, where rows go away.
 ///
 /// The tables are open so that invariants can be checked on them; writing to them from outside breaks the indexes.
 #[derive(Clone, Debug, Default)]
 pub struct MemStore {
     pub provenances: Vec<Provenance>,
     pub endpoints: Vec<Endpoint>,
+    /// The sections of each provenance, sorted: the columns `config` of all tables.
+    pub sections: BTreeMap<String, Vec<Row>>,
+    pub dictionary: Vec<DictType>,
     pub schedules: Vec<ScheduleRow>,
     pub snapshots: BTreeMap<String, String>,
     pub instances: Vec<Instance>,
@@ -46,13 +54,17 @@ pub struct MemStore {
     pub streams: Vec<ItemStream>,
     pub items: Vec<Item>,
     pub quarantine: Vec<Quarantined>,
+    pub candidates: Vec<CandidateRow>,
     pub keys: Vec<KeyRow>,
+    pub credentials: Vec<CredentialRow>,
+    pub credential_states: Vec<CredentialState>,
     index: Index,
 }
 
 /// What a database would keep in indexes.
 #[derive(Clone, Debug, Default)]
 struct Index {
+    provenance_ids: i64,
     endpoint_ids: i64,
     schedule_ids: i64,
     instance_by_public_id: BTreeMap<String, InstanceId>,
@@ -77,10 +89,14 @@ impl MemStore {
     pub fn apply(&mut self, now: Ts, tx: &Tx) -> Result<Done, TxError> {
         Ok(match tx {
             Tx::ApplyProvenance(op) => Done::ApplyProvenance(self.apply_provenance(now, op)?),
+            Tx::RemoveProvenance(op) => Done::RemoveProvenance(self.remove_provenance(op)),
+            Tx::SyncDictionary(op) => Done::SyncDictionary(self.sync_dictionary(op)?),
             Tx::Fire(op) => Done::Fire(self.fire(now, op)),
             Tx::FireDue(op) => Done::FireDue(self.fire_due(now, *op)),
             Tx::TakeTrigger(op) => Done::TakeTrigger(self.take_trigger(now, op)),
             Tx::SettleTrigger(op) => Done::SettleTrigger(self.settle_trigger(now, op)?),
+            Tx::FanOut(op) => Done::FanOut(self.fan_out(now, op)?),
+            Tx::ReadParents(op) => Done::ReadParents(self.read_parents(op)),
             Tx::ReadCoverage(op) => Done::ReadCoverage(self.read_coverage(now, op)),
             Tx::SavePlan(op) => Done::SavePlan(self.save_plan(now, op)?),
             Tx::Claim(op) => Done::Claim(self.claim(now, op)),
@@ -93,6 +109,12 @@ impl MemStore {
             Tx::Sweep(op) => Done::Sweep(self.sweep(now, *op)),
             Tx::CreateKey(op) => Done::CreateKey(self.create_key(now, op)),
             Tx::RevokeKey(op) => Done::RevokeKey(self.revoke_key(now, op)),
+            Tx::SaveCredential(op) => Done::SaveCredential(self.save_credential(now, op)?),
+            Tx::RevokeCredential(op) => Done::RevokeCredential(self.revoke_credential(now, op)),
+            Tx::LeaseRefresh(op) => Done::LeaseRefresh(self.lease_refresh(now, op)),
+            Tx::StoreToken(op) => Done::StoreToken(self.store_token(now, op)?),
+            Tx::FailRefresh(op) => Done::FailRefresh(self.fail_refresh(now, op)),
+            Tx::MarkCredential(op) => Done::MarkCredential(self.mark_credential(now, op)),
         })
     }
 }

@@ -9,6 +9,7 @@ mod drive;
 mod event;
 mod far;
 mod mutant;
+mod partition;
 mod process;
 mod profile;
 mod scene;

@@ -1,6 +1,7 @@
 //! The cursor's token: opaque, checked, and always holding `+`, `/` and `=`, so that a client that does not escape it
 //! is found out.
 
+use crate::base64::{decode, encode};
 use crate::rng::mix;
 
 /// Where a listing goes on: a boundary between records, not a rank, so that a record that appears late neither
@@ -39,38 +40,6 @@ impl Cursor {
         out[12..].copy_from_slice(&check[..4]);
         out
     }
-}
-
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-/// Base64 with padding.
-fn encode(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let at = |n: usize| u32::from(group.get(n).copied().unwrap_or(0));
-        let bits = (at(0) << 16) | (at(1) << 8) | at(2);
-        for n in 0..4 {
-            let digit = ALPHABET[(bits >> (18 - 6 * n)) as usize & 63];
-            out.push(if n <= group.len() { char::from(digit) } else { '=' });
-        }
-    }
-    out
-}
-
-fn decode(text: &str) -> Option<Vec<u8>> {
-    let digits = text.trim_end_matches('=');
-    let mut out = Vec::with_capacity(digits.len());
-    let (mut bits, mut held) = (0_u32, 0);
-    for byte in digits.bytes() {
-        let digit = ALPHABET.iter().position(|letter| *letter == byte)?;
-        bits = (bits << 6) | u32::try_from(digit).ok()?;
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            out.push((bits >> held) as u8);
-        }
-    }
-    Some(out)
 }
 
 #[cfg(test)]

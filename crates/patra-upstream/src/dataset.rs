@@ -1,14 +1,17 @@
 //! What the far side has: synthetic bibliographic records, rendered once into one buffer, so that a page is a few
 //! slices of it and serving costs no serialisation.
 
+mod people;
 mod record;
 mod words;
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+
+pub use self::people::People;
 
 /// Records in ascending order of `updated_at`; a clone shares the buffer.
 #[derive(Clone)]
@@ -17,6 +20,8 @@ pub struct Dataset {
     /// The same memory as `text`, in the form the wire wants.
     bytes: Bytes,
     index: Arc<[Entry]>,
+    /// Made when the first id is looked up: listings never need it.
+    by_id: Arc<OnceLock<Box<[usize]>>>,
 }
 
 #[derive(Clone, Copy)]
@@ -63,6 +68,22 @@ impl Dataset {
 
     pub fn get(&self, index: usize) -> Option<(&str, i64, &str)> {
         self.index.get(index).map(|entry| self.record(*entry))
+    }
+
+    /// The index of the record with this id.
+    pub fn find(&self, id: &str) -> Option<usize> {
+        let id_of = |index: &usize| self.record(self.index[*index]).0;
+        let by_id = self.by_id.get_or_init(|| {
+            let mut all: Box<[usize]> = (0..self.len()).collect();
+            all.sort_unstable_by(|a, b| id_of(a).cmp(id_of(b)));
+            all
+        });
+        by_id.binary_search_by(|index| id_of(index).cmp(id)).ok().map(|at| by_id[at])
+    }
+
+    /// The same records as the posts of so many users.
+    pub fn people(&self, users: usize) -> People<'_> {
+        People::new(self, users)
     }
 
     /// The indexes of the records with `updated_at` in `[from, to)`.
@@ -144,7 +165,7 @@ impl Builder {
         });
         let index = index.collect();
         let text = Arc::new(text);
-        Dataset { bytes: Bytes::from_owner(Shared(text.clone())), text, index }
+        Dataset { bytes: Bytes::from_owner(Shared(text.clone())), text, index, by_id: Arc::default() }
     }
 
     fn updated_at(&self, n: usize) -> i64 {

@@ -2,11 +2,16 @@
 //! so a test may change it while serving. Everything is counted in data requests since the start or the last reset,
 //! never rolled by dice.
 
+mod access;
+mod content;
 mod knobs;
 
 use serde::{Deserialize, Serialize};
 
-/// Where several faults fall on one request, the first of this list wins: 401, reset, 429, 500, 400, truncated,
+pub use self::access::{Auth, Login, LoginAnswer, OAuth, SignaturePlace, Signing};
+pub use self::content::{CeilingMode, Detail, Failing, Unknown};
+
+/// Where several faults fall on one request, the first of this list wins: 401 or 403, reset, 429, 500, 400, truncated,
 /// oversized; latency and slowness go with any of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -50,6 +55,31 @@ pub struct Script {
     pub page_size_max: usize,
     /// How many of the latest data requests the server remembers; 0 for none.
     pub log_limit: usize,
+    /// What else a data request must show.
+    pub auth: Auth,
+    /// Answered where it does not: 401 or 403.
+    pub auth_status: u16,
+    pub oauth: OAuth,
+    pub login: Login,
+    pub signing: Signing,
+    /// 500 on these requests to `/oauth/token`, `/login` and `/sign`, which are counted by themselves.
+    pub door_e500: When,
+    /// Waited before each answer of those three.
+    pub door_latency_ms: u64,
+    pub detail: Detail,
+    /// A query of the listings serves its first so many records and no more, and still reports its true total.
+    pub ceiling: Option<usize>,
+    pub ceiling_mode: CeilingMode,
+    /// How many users there are. The records are their posts: record `n` is one of user `n % users`.
+    pub users: usize,
+    /// Users whose posts and comments cannot be read.
+    pub users_closed: Vec<Failing>,
+    /// `/graphql`: errors in a 200 instead of data.
+    pub graphql_error: When,
+    /// The code of those errors.
+    pub graphql_code: String,
+    /// The API key of `/export`, in the query as `api_key` or in the header `X-Api-Key`.
+    pub export_key: String,
 }
 
 impl Default for Script {
@@ -78,6 +108,21 @@ impl Default for Script {
             page_size: 100,
             page_size_max: 1000,
             log_limit: 10_000,
+            auth: Auth::Open,
+            auth_status: 401,
+            oauth: OAuth::default(),
+            login: Login::default(),
+            signing: Signing::default(),
+            door_e500: When::never(),
+            door_latency_ms: 0,
+            detail: Detail::default(),
+            ceiling: None,
+            ceiling_mode: CeilingMode::Refuse,
+            users: 10,
+            users_closed: Vec::new(),
+            graphql_error: When::never(),
+            graphql_code: "RATE_LIMITED".to_owned(),
+            export_key: "export-key".to_owned(),
         }
     }
 }

@@ -1,14 +1,17 @@
 //! The dataset and the script on a socket. A server lives as long as its handle: dropping it closes the listener and
 //! every connection.
 
+mod access;
 mod connection;
 mod control;
 mod data;
+mod doors;
 mod gate;
 mod head;
 mod log;
 mod reply;
 mod state;
+mod target;
 
 use std::io;
 use std::net::SocketAddr;
@@ -68,12 +71,22 @@ impl Server {
     }
 
     pub fn stats(&self) -> Stats {
-        self.state.counters.snapshot()
+        self.state.stats()
     }
 
     /// The latest data requests in the order of their numbers, up to the script's `log_limit`.
     pub fn log(&self) -> Vec<LogEntry> {
         self.state.log.entries()
+    }
+
+    /// Every access token is void from now on; refresh tokens stay.
+    pub fn revoke_tokens(&self) {
+        state::lock(&self.state.vault).revoke_tokens();
+    }
+
+    /// Every session is over from now on.
+    pub fn revoke_sessions(&self) {
+        state::lock(&self.state.vault).revoke_sessions();
     }
 
     /// Starts all counts, and with them the faults, from the beginning; the script stays.

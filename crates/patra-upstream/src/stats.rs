@@ -17,8 +17,10 @@ pub struct Stats {
     pub records: u64,
     /// Of bodies answered to data requests, whatever the outcome.
     pub bytes: u64,
-    /// Outcome: no credential.
+    /// Outcome: no credential, or a wrong one.
     pub r401: u64,
+    /// Outcome: the same, said with 403.
+    pub r403: u64,
     /// Outcome: told to come back later.
     pub r429: u64,
     /// Outcome: failed on purpose.
@@ -29,7 +31,7 @@ pub struct Stats {
     pub resets: u64,
     /// Outcome: a page padded beyond measure.
     pub oversized: u64,
-    /// Outcome: 400, a parameter or cursor that makes no sense.
+    /// Outcome: 400 or another refusal of what was asked for, a parameter or cursor that makes no sense.
     pub bad: u64,
     /// Accepted.
     pub connections: u64,
@@ -38,6 +40,23 @@ pub struct Stats {
     /// Data requests that came before the time last told by a `Retry-After`. The far side cannot tell its clients
     /// apart: one that was on its way while another was told to wait counts too.
     pub too_early: u64,
+    pub access: AccessStats,
+}
+
+/// What happened at `/oauth/token`, `/login` and `/sign`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccessStats {
+    /// Access tokens.
+    pub tokens_issued: u64,
+    /// Requests for one that were refused, for whatever reason.
+    pub tokens_refused: u64,
+    /// Of those issued: for a refresh token.
+    pub refreshes: u64,
+    /// Refresh tokens that came a second time; each ended its family.
+    pub refresh_reuses: u64,
+    pub logins: u64,
+    pub logins_refused: u64,
+    pub signatures: u64,
 }
 
 /// How a data request ended.
@@ -51,6 +70,7 @@ pub(crate) enum Outcome {
     Reset,
     Oversized,
     Bad,
+    R403,
 }
 
 #[derive(Debug, Default)]
@@ -61,7 +81,7 @@ pub(crate) struct Counters {
     pub(crate) bytes: AtomicU64,
     pub(crate) connections: AtomicU64,
     pub(crate) too_early: AtomicU64,
-    outcomes: [AtomicU64; 8],
+    outcomes: [AtomicU64; 9],
     concurrent: AtomicU64,
     max_concurrent: AtomicU64,
 }
@@ -78,6 +98,7 @@ impl Counters {
         InProgress(self)
     }
 
+    /// Without what happened at the doors, which is not counted here.
     pub(crate) fn snapshot(&self) -> Stats {
         let ended = |outcome: Outcome| self.outcomes[outcome as usize].load(Relaxed);
         Stats {
@@ -87,6 +108,7 @@ impl Counters {
             records: self.records.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
             r401: ended(Outcome::R401),
+            r403: ended(Outcome::R403),
             r429: ended(Outcome::R429),
             r500: ended(Outcome::R500),
             truncated: ended(Outcome::Truncated),
@@ -96,6 +118,7 @@ impl Counters {
             connections: self.connections.load(Relaxed),
             max_concurrent: self.max_concurrent.load(Relaxed),
             too_early: self.too_early.load(Relaxed),
+            access: AccessStats::default(),
         }
     }
 

@@ -1,5 +1,7 @@
 //! The words of the command line.
 
+mod credential;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -8,6 +10,8 @@ use ipnet::IpNet;
 use patra_core::Ts;
 use patra_core::port::query::View;
 use patra_core::tx::Scope;
+
+pub(crate) use credential::{Credential, Values, Which};
 
 /// Patra collects: any API, feed or page, on schedule, without gaps, without duplicates.
 #[derive(Debug, Parser)]
@@ -43,6 +47,12 @@ pub(crate) struct Global {
     /// Network that may be collected from although it is not public, such as 10.0.0.0/8; may be repeated
     #[arg(long, global = true, env = "PATRA_ALLOW_NET", value_delimiter = ',', value_name = "CIDR")]
     pub(crate) allow_net: Vec<IpNet>,
+    /// File with the master key that credentials are sealed with; PATRA_MASTER_KEY holds the key itself
+    #[arg(long, global = true, env = "PATRA_MASTER_KEY_FILE", value_name = "FILE")]
+    pub(crate) master_key_file: Option<PathBuf>,
+    /// Service that signs requests of manifests that name it as their hook; may be repeated; PATRA_SIGNER_<NAME> too
+    #[arg(long = "signer", global = true, value_parser = pair, value_name = "NAME=URL")]
+    pub(crate) signers: Vec<(String, String)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -76,6 +86,8 @@ pub(crate) enum Command {
     Run(Run),
     /// List what is there
     Get(Get),
+    /// Print the JSON Schema of manifests, for editors
+    Schema,
     /// Make or update the database's schema
     Migrate,
     /// Ask a running server, or the database, whether it is well
@@ -84,6 +96,11 @@ pub(crate) enum Command {
     Key {
         #[command(subcommand)]
         command: Key,
+    },
+    /// What far sides know us by
+    Credential {
+        #[command(subcommand)]
+        command: Credential,
     },
     /// Print a completion script for a shell
     Completions { shell: clap_complete::Shell },
@@ -133,6 +150,12 @@ pub(crate) struct Apply {
     /// Manifest, or folder of manifests (*.yaml, *.yml); may be repeated
     #[arg(long = "file", short = 'f', required = true, value_name = "FILE|DIR")]
     pub(crate) files: Vec<PathBuf>,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Remove from the registry what the folders do not have; collected records stay
+    #[arg(long)]
+    pub(crate) prune: bool,
 }
 
 #[derive(Debug, Args)]
@@ -168,6 +191,20 @@ pub(crate) struct Try {
     /// End of the window; now less the safety lag when it is left out
     #[arg(long, value_name = "TIME")]
     pub(crate) to: Option<Ts>,
+    /// A parameter that the endpoint declares; may be repeated
+    #[arg(long = "param", value_parser = pair, value_name = "NAME=VALUE")]
+    pub(crate) params: Vec<(String, String)>,
+    /// A setting to try instead of the manifest's, such as pagination.page_size=5; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Write each answer to a file in this folder and print a test for it
+    #[arg(long, value_name = "DIR")]
+    pub(crate) record: Option<PathBuf>,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    Ok((name.trim().to_owned(), value.to_owned()))
 }
 
 #[derive(Debug, Args)]
@@ -185,6 +222,15 @@ pub(crate) struct Run {
     /// End of the window, instead of now less the safety lag
     #[arg(long, value_name = "TIME")]
     pub(crate) to: Option<Ts>,
+    /// A parameter that the endpoint declares; one that partitions would bind reads that partition only; may be repeated
+    #[arg(long = "param", value_parser = pair, value_name = "NAME=VALUE")]
+    pub(crate) params: Vec<(String, String)>,
+    /// A setting of this run only, such as pagination.page_size=50; may be repeated
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub(crate) overrides: Vec<String>,
+    /// Sooner (less than 0) or later than other work of the same kind
+    #[arg(long, default_value_t = 0, allow_hyphen_values = true, value_name = "N")]
+    pub(crate) priority: i32,
     /// Only ask for the work; executors elsewhere do it
     #[arg(long)]
     pub(crate) no_wait: bool,
@@ -198,10 +244,13 @@ pub(crate) enum Operation {
 }
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Get {
+    #[command(subcommand)]
+    pub(crate) registry: Option<GetRegistry>,
     /// What to list
-    #[arg(value_parser = view)]
-    pub(crate) view: View,
+    #[arg(value_parser = view, required = true)]
+    pub(crate) view: Option<View>,
     #[arg(long, value_name = "CODE")]
     pub(crate) provenance: Option<String>,
     #[arg(long, value_name = "NAME")]
@@ -217,6 +266,45 @@ pub(crate) struct Get {
     /// Rows at most; with ndjson, 0 means all
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub(crate) limit: u64,
+}
+
+/// What is there once, and not in rows.
+#[derive(Debug, Subcommand)]
+pub(crate) enum GetRegistry {
+    /// The spec that a trigger would be planned with, and who said what
+    Spec(GetSpec),
+    /// A manifest as the registry has it, as YAML
+    Manifest {
+        /// Code of the provenance
+        #[arg(required_unless_present = "all")]
+        provenance: Option<String>,
+        /// Write every manifest to this folder, as CODE.yaml
+        #[arg(long, value_name = "DIR", conflicts_with = "provenance")]
+        all: Option<PathBuf>,
+    },
+    /// The codes that the program knows, and what else is read as them
+    Dictionary,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GetSpec {
+    /// Code of the provenance
+    pub(crate) provenance: String,
+    /// Name of one of its endpoints
+    pub(crate) endpoint: String,
+    /// harvest, backfill or update
+    #[arg(long, default_value = "harvest", value_parser = any_operation)]
+    pub(crate) operation: patra_core::state::Operation,
+    /// Show every value and which layer said it
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// A setting as a run would override it, such as pagination.page_size=50; may be repeated
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub(crate) overrides: Vec<String>,
+}
+
+fn any_operation(word: &str) -> Result<patra_core::state::Operation, String> {
+    word.to_uppercase().parse().map_err(|_| "one of: harvest, backfill, update".to_owned())
 }
 
 fn view(word: &str) -> Result<View, String> {

@@ -1,10 +1,12 @@
 //! One file per command.
 
 mod apply;
+mod credential;
 mod demo;
 mod get;
 mod health;
 mod key;
+mod registry;
 mod run;
 mod serve;
 mod test;
@@ -27,6 +29,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Error> {
         Command::Try(args) => r#try::run(&global, &args).await,
         Command::Run(args) => run::run(&global, &args).await,
         Command::Get(args) => get::run(&global, &args).await,
+        Command::Schema => registry::schema(),
         Command::Migrate => {
             let version = store::open(&global).await?.store.ping().await?;
             let value = serde_json::json!({ "schema_version": version });
@@ -35,6 +38,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Error> {
         }
         Command::Health(args) => health::run(&global, &args).await,
         Command::Key { command } => key::run(&global, &command).await,
+        Command::Credential { command } => credential::run(&global, &command).await,
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "patra", &mut script);

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use patra_core::Code;
 use patra_core::tx::TxError;
+use patra_engine::registry;
 
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +68,10 @@ impl Error {
         Error { hint: Some(hint.into()), ..self }
     }
 
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     pub(crate) fn print(&self) {
         // Nobody reads a closed pipe's errors, and a stderr that cannot be written is nobody to tell.
         if !self.message.is_empty() {
@@ -99,6 +104,16 @@ impl From<TxError> for Error {
             _ => return Error::unexpected(error.to_string()),
         };
         Error::unexpected(error.to_string()).hint(hint)
+    }
+}
+
+impl From<registry::Error> for Error {
+    fn from(error: registry::Error) -> Error {
+        match error {
+            registry::Error::Store(error) => error.into(),
+            registry::Error::NotFound(message, hint) => Error::not_found(message).hint(hint),
+            registry::Error::Problems(_) => Error::configuration(error.to_string()),
+        }
     }
 }
 

@@ -1,14 +1,18 @@
 //! Putting an engine together for `serve` and `run`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::port::{Clock as _, Store, Transport};
-use patra_engine::{Engine, Listener, Options, Ports, Role};
+use patra_core::port::{Clock as _, Signer, Store, Transport};
+use patra_core::vault::VaultCell;
+use patra_engine::{CredentialOptions, Engine, Listener, Options, Ports, Role};
+use patra_http::HttpSigner;
 
 use crate::cli::{self, Global};
 use crate::clock::SystemClock;
 use crate::error::Error;
+use crate::vault;
 
 /// Starts the engine's parts on a store.
 pub(crate) async fn engine(
@@ -28,9 +32,24 @@ pub(crate) async fn engine(
         // Alone, nobody else makes work: a nudge says when there is some.
         poll: if alone { Duration::from_millis(200) } else { Duration::from_secs(1) },
         seed: SystemClock.now().micros().unsigned_abs(),
+        credentials: credentials(global)?,
         ..Options::new(owner()?)
     };
     Ok(Engine::start(ports, options, listener).await?)
+}
+
+/// What credentials are opened and requests signed with.
+pub(crate) fn credentials(global: &Global) -> Result<CredentialOptions, Error> {
+    const PREFIX: &str = "PATRA_SIGNER_";
+    let named = std::env::vars().filter_map(|(name, url)| Some((name.strip_prefix(PREFIX)?.to_owned(), url)));
+    let mut signers = BTreeMap::new();
+    // What the command line says goes before the environment.
+    for (name, url) in named.chain(global.signers.iter().cloned()) {
+        let signer = HttpSigner::new(&url)
+            .map_err(|error| Error::configuration(format!("the signer `{name}` cannot be used: {error}")))?;
+        signers.insert(patra_engine::hook_key(&name), Arc::new(signer) as Arc<dyn Signer>);
+    }
+    Ok(CredentialOptions { vault: VaultCell::new(vault::load(global)?), signers })
 }
 
 /// The guarded way out.
@@ -43,7 +62,7 @@ pub(crate) fn transport(global: &Global) -> Result<Arc<dyn Transport>, Error> {
 }
 
 /// Names this process and this start of it.
-fn owner() -> Result<String, Error> {
+pub(crate) fn owner() -> Result<String, Error> {
     let host = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
     let host = host.trim();
     Ok(format!("{}:{}:{}", if host.is_empty() { "host" } else { host }, std::process::id(), random_hex::<4>()?))

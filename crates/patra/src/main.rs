@@ -9,6 +9,7 @@ mod output;
 mod progress;
 mod signals;
 mod store;
+mod vault;
 
 use std::process::ExitCode;
 

@@ -42,6 +42,15 @@ pub(crate) fn line(text: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// Prints columns under their headings.
+pub(crate) fn grid(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Result<(), Error> {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(headings);
+    table.add_rows(rows);
+    line(&table.to_string())
+}
+
 fn table(view: View, rows: &[Row]) -> Result<(), Error> {
     // Columns in which nothing stands would only push the others off the screen.
     let used: Vec<_> = (0..view.columns().len()).filter(|at| rows.iter().any(|row| row[*at] != Cell::Null)).collect();

@@ -99,7 +99,7 @@ pub(crate) struct Bar {
 impl Bar {
     pub(crate) fn new(counts: Arc<Counts>) -> Bar {
         let bar = display().add(ProgressBar::new(0));
-        if let Ok(style) = ProgressStyle::with_template("  {bar:30} {pos}/{len} slices  {msg}  {elapsed}") {
+        if let Ok(style) = ProgressStyle::with_template("  {bar:30} {prefix}{pos}/{len} slices  {msg}  {elapsed}") {
             bar.set_style(style.progress_chars("=> "));
         }
         Bar { bar, counts }
@@ -110,6 +110,13 @@ impl Bar {
         self.bar.set_position(done);
         let rate = self.counts.records() as f64 / self.bar.elapsed().as_secs_f64().max(0.001);
         self.bar.set_message(format!("{} records ({rate:.0}/s)", self.counts.records()));
+    }
+
+    /// Says in front of the bar how many partitions are done, when there are any.
+    pub(crate) fn show_partitions(&self, done: u64, all: u64) {
+        if all > 0 {
+            self.bar.set_prefix(format!("{done}/{all} partitions "));
+        }
     }
 
     pub(crate) fn end(&self) {

@@ -16,8 +16,14 @@ pub(crate) struct Opened {
     pub(crate) alone: bool,
 }
 
-/// For reading and writing; migrates.
+/// For reading and writing; migrates, and brings the dictionary up to this program.
 pub(crate) async fn open(global: &Global) -> Result<Opened, Error> {
+    let opened = open_as_it_is(global).await?;
+    patra_engine::registry::sync_dictionary(&*opened.store).await?;
+    Ok(opened)
+}
+
+async fn open_as_it_is(global: &Global) -> Result<Opened, Error> {
     if let Some(url) = &global.database_url {
         let store =
             PostgresStore::open(patra_store_postgres::Options::new(url)).await.map_err(|error| postgres(&error))?;
@@ -42,6 +48,16 @@ pub(crate) async fn open_to_read(global: &Global) -> Result<Arc<dyn Queries>, Er
     Ok(Arc::new(reader.map_err(|error| Error::unexpected(error.to_string()))?.map_err(|error| sqlite(&error))?))
 }
 
+/// The same; `None` when there is no embedded database yet.
+pub(crate) async fn open_if_there(global: &Global) -> Result<Option<Arc<dyn Queries>>, Error> {
+    if is_there(global) { open_to_read(global).await.map(Some) } else { Ok(None) }
+}
+
+/// Whether a server is named, or there is an embedded database.
+pub(crate) fn is_there(global: &Global) -> bool {
+    global.database_url.is_some() || sqlite_options(global).path.exists()
+}
+
 fn sqlite_options(global: &Global) -> patra_store_sqlite::Options {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     patra_store_sqlite::Options::new(global.data.join("patra.db"), clock)
@@ -53,7 +69,7 @@ fn sqlite(error: &OpenError) -> Error {
             "choose another folder with --data, or change its permissions"
         }
         OpenError::Locked { .. } => {
-            "stop that process, or ask it by HTTP (POST /api/v1/jobs); `patra get` works beside it"
+            "stop that process, or ask it by HTTP (POST /api/v1/jobs, POST /api/v1/manifests); `patra get` works beside it"
         }
         OpenError::Missing { .. } => "`patra apply -f FILE` makes it; or name the right folder with --data",
         OpenError::NotADatabase { .. } | OpenError::Foreign { .. } => "choose another folder with --data",

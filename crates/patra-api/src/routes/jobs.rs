@@ -8,11 +8,14 @@ use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::json;
 
+use patra_core::params::Params;
 use patra_core::port::CommandsExt;
 use patra_core::port::query::View;
 use patra_core::state::{Operation, TriggerType};
 use patra_core::tx::Fire;
 use patra_core::{Code, Ts};
+use patra_engine::ask::{self, Ask};
+use patra_engine::registry::{self, Overrides};
 
 use super::input::{self, PathText};
 use super::views::{self, Asked};
@@ -34,6 +37,15 @@ pub(super) struct NewJob {
     operation: Operation,
     from: Option<Ts>,
     to: Option<Ts>,
+    /// What the endpoint is given; a partition's parameter reads that partition only.
+    #[serde(default)]
+    params: Params,
+    /// Settings of this job only: `{"pagination.page_size": 50}`.
+    #[serde(default)]
+    overrides: serde_json::Value,
+    /// Sooner (less than 0) or later than other work of the same kind.
+    #[serde(default)]
+    priority: i32,
     /// The same id again is the same job.
     public_id: Option<String>,
 }
@@ -72,20 +84,16 @@ async fn fire(api: &Api, body: Result<Json<NewJob>, JsonRejection>) -> Result<(S
     {
         return Err(Failure::bad_request("from must lie before to"));
     }
-    let (provenance_code, endpoint_name) = (job.provenance.trim().to_lowercase(), job.endpoint.trim().to_lowercase());
-    let not_found =
-        |message: String, hint: &str| Failure::new(StatusCode::NOT_FOUND, Code::NotFound, message).hint(hint);
-    let Some(document) = api.store.manifest(&provenance_code).await? else {
-        return Err(not_found(
-            format!("no manifest is applied for `{provenance_code}`"),
-            "`patra apply -f FILE` adds one",
-        ));
+    let overrides = Overrides::from_json(&job.overrides).map_err(|problems| refused(problems.into()))?;
+    let ask = Ask {
+        provenance: &job.provenance,
+        endpoint: &job.endpoint,
+        operation: job.operation,
+        params: &job.params,
+        overrides: &overrides,
+        priority: job.priority,
     };
-    let document: serde_json::Value = serde_json::from_str(&document).unwrap_or_default();
-    if document["endpoints"].get(&endpoint_name).is_none() {
-        let message = format!("`{provenance_code}` has no endpoint `{endpoint_name}`");
-        return Err(not_found(message, "`GET /api/v1/endpoints` lists them"));
-    }
+    let wanted = ask::check(&*api.store, &ask).await.map_err(refused)?;
     let public_id = match job.public_id {
         Some(id) if id.len() <= 128 && !id.is_empty() => id,
         Some(_) => return Err(Failure::bad_request("public_id must have 1 to 128 characters")),
@@ -102,14 +110,28 @@ async fn fire(api: &Api, body: Result<Json<NewJob>, JsonRejection>) -> Result<(S
             public_id: public_id.clone(),
             trigger_type: TriggerType::Api,
             project_key: "default".into(),
-            provenance_code,
-            endpoint_name,
+            provenance_code: wanted.provenance_code,
+            endpoint_name: wanted.endpoint_name,
             operation: job.operation,
             window_from: job.from,
             window_to: job.to,
+            priority: job.priority,
+            params: wanted.params,
+            overrides: wanted.overrides,
         })
         .await?;
     Ok((public_id, fired.existed))
+}
+
+/// What stands against the request itself is a bad request; the rest is for who keeps the manifest.
+fn refused(error: registry::Error) -> Failure {
+    let asked = matches!(&error, registry::Error::Problems(problems)
+        if problems.iter().all(|problem| problem.path.starts_with("trigger")));
+    let failure = Failure::from(error);
+    match asked {
+        true => Failure { status: StatusCode::BAD_REQUEST, code: Code::InvalidInput, ..failure },
+        false => failure,
+    }
 }
 
 pub(super) async fn show(State(api): State<Api>, Extension(id): Extension<RequestId>, job: PathText) -> Response {

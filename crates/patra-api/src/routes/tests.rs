@@ -1,5 +1,8 @@
 //! Every route against every kind of key, on the in-memory store.
 
+mod credentials;
+mod registry;
+
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -8,6 +11,7 @@ use tower::ServiceExt as _;
 
 use patra_core::port::CommandsExt;
 use patra_core::tx::{RevokeKey, Scope};
+use patra_core::vault::{Vault, VaultCell};
 use patra_testkit::clock::ManualClock;
 use patra_testkit::memory::SharedMem;
 
@@ -17,11 +21,27 @@ struct Door {
     api: Api,
 }
 
+fn vault() -> Arc<Vault> {
+    #[derive(Debug)]
+    struct Fixed;
+
+    impl patra_core::port::Entropy for Fixed {
+        fn fill(&self, bytes: &mut [u8]) -> Result<(), String> {
+            bytes.fill(7);
+            Ok(())
+        }
+    }
+
+    let key = patra_core::seal::MasterKey::new([1; 32]);
+    Arc::new(Vault::new(patra_core::seal::Keyring::new(key), Arc::new(Fixed)))
+}
+
 impl Door {
     fn new() -> Door {
         let clock = Arc::new(ManualClock::new(patra_core::Ts::from_secs(1_000)));
         let store = Arc::new(SharedMem::new(clock.clone()));
-        Door { api: Api { store, clock, nudge: Arc::new(|| {}) } }
+        let (vault, make_vault) = (VaultCell::default(), Arc::new(|| Ok(vault())));
+        Door { api: Api { store, clock, nudge: Arc::new(|| {}), vault, make_vault } }
     }
 
     async fn key(&self, scope: Scope) -> String {
@@ -55,6 +75,17 @@ const ROUTES: &[(&str, &str, Scope, StatusCode)] = &[
     ("POST", "/api/v1/jobs", Scope::Write, StatusCode::NOT_FOUND),
     ("GET", "/api/v1/items", Scope::Read, StatusCode::OK),
     ("GET", "/api/v1/keys", Scope::Admin, StatusCode::OK),
+    ("GET", "/api/v1/credentials", Scope::Admin, StatusCode::OK),
+    ("GET", "/api/v1/credential-states", Scope::Admin, StatusCode::OK),
+    ("POST", "/api/v1/credentials", Scope::Admin, StatusCode::UNPROCESSABLE_ENTITY),
+    ("DELETE", "/api/v1/credentials/none", Scope::Admin, StatusCode::NOT_FOUND),
+    ("GET", "/api/v1/manifests", Scope::Read, StatusCode::OK),
+    ("POST", "/api/v1/manifests", Scope::Admin, StatusCode::UNPROCESSABLE_ENTITY),
+    ("GET", "/api/v1/manifests/none", Scope::Read, StatusCode::NOT_FOUND),
+    ("DELETE", "/api/v1/manifests/none", Scope::Admin, StatusCode::NOT_FOUND),
+    ("GET", "/api/v1/specs/none/none", Scope::Read, StatusCode::NOT_FOUND),
+    ("GET", "/api/v1/dictionary", Scope::Read, StatusCode::OK),
+    ("GET", "/api/v1/schema", Scope::Read, StatusCode::OK),
 ];
 
 // covers: CRAWL-58

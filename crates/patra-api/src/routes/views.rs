@@ -69,13 +69,25 @@ pub(super) async fn list(
             .hint(format!("one of: {}", known.join(", ")))
         })
     });
-    // Who else has a key is the administrators' business.
+    // Who else has a key, and what we are known by elsewhere, is the administrators' business.
     let allowed = view.and_then(|view| match view {
-        View::Keys => auth::require(granted, Scope::Admin).map(|()| view),
+        View::Keys | View::Credentials | View::CredentialStates => auth::require(granted, Scope::Admin).map(|()| view),
         _ => Ok(view),
     });
     match allowed {
         Ok(view) => rows(&api, &id, view, params).await,
+        Err(failure) => failure.answer(&id),
+    }
+}
+
+pub(super) async fn credentials(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(granted): Extension<Scope>,
+    params: Asked,
+) -> Response {
+    match auth::require(granted, Scope::Admin) {
+        Ok(()) => rows(&api, &id, View::Credentials, params).await,
         Err(failure) => failure.answer(&id),
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use patra_core::Fault;
+use patra_core::{Fault, Level};
 use patra_spec::snapshot;
 
 use super::condition::Condition;
@@ -18,14 +18,21 @@ pub(super) struct ErrorRule {
     when: Condition,
     message: Option<usize>,
     declared: snapshot::ErrorRule,
+    /// The far side's own codes for what passes: then it is tried again, whatever the rule says.
+    passing: Vec<String>,
 }
 
 impl ErrorRule {
-    pub(super) fn new(declared: &snapshot::ErrorRule, paths: &mut Paths) -> Result<ErrorRule, Fault> {
+    pub(super) fn new(
+        declared: &snapshot::ErrorRule,
+        passing: &[String],
+        paths: &mut Paths,
+    ) -> Result<ErrorRule, Fault> {
         Ok(ErrorRule {
             when: Condition::new(&declared.when, paths)?,
             message: paths.maybe(declared.message_path.as_deref())?,
             declared: declared.clone(),
+            passing: passing.to_vec(),
         })
     }
 
@@ -42,7 +49,9 @@ impl ErrorRule {
             message.push_str(": ");
             message.extend(words);
         }
-        let fault = Fault::new(self.declared.code, self.declared.level, message);
+        let passes = value.and_then(spelled).is_some_and(|code| self.passing.iter().any(|known| *known == code));
+        let level = if passes { Level::L1 } else { self.declared.level };
+        let fault = Fault::new(self.declared.code, level, message);
         Some(Refused { fault, throttled: self.declared.throttle, retry_after: None })
     }
 }

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use patra_core::record::{MAX_KEY_BYTES, Record, Rejected, Version};
-use patra_core::{Code, Fault};
+use patra_core::record::{Candidate, MAX_KEY_BYTES, Record, Rejected, Version};
+use patra_core::{Code, Fault, Window};
 use patra_spec::{Snapshot, TimeFormat};
 
 use super::cast::Fields;
@@ -23,6 +23,8 @@ pub(super) struct Items {
     ids: Vec<(usize, String)>,
     separator: char,
     updated_at: Option<usize>,
+    /// Records have no time of their own: theirs is that of the window that they were found in (ING-4.4-16).
+    undated: bool,
     updated_at_path: String,
     time_format: TimeFormat,
     version: Option<usize>,
@@ -44,6 +46,7 @@ impl Items {
         Ok(Items {
             filter: filter.collect::<Result<_, _>>()?,
             updated_at: paths.maybe(response.updated_at_path.as_deref())?,
+            undated: spec.window.monotonic && response.updated_at_path.is_none(),
             updated_at_path: response.updated_at_path.clone().unwrap_or_default(),
             version: paths.maybe(response.version_path.as_deref())?,
             fields: Fields::new(mapping, &mut paths)?,
@@ -53,6 +56,36 @@ impl Items {
             separator: response.id_separator.as_ref().and_then(|text| text.chars().next()).unwrap_or(':'),
             time_format: time_format.map_err(|flaw| broken(&flaw.message))?.unwrap_or_default(),
         })
+    }
+
+    /// For ids alone: nothing of the item is mapped or stored.
+    pub(super) fn of_ids(spec: &Snapshot, version_path: Option<&str>) -> Result<Items, Fault> {
+        let mut bare = spec.clone();
+        bare.mapping.output_fields.clear();
+        bare.mapping.remove.clear();
+        if let Some(path) = version_path {
+            bare.response.version_path = Some(path.to_owned());
+        }
+        Items::new(&bare)
+    }
+
+    /// The id that the item is or has, in its version: what the far side calls so, else its update time, else the window
+    /// that names it. Nothing when the filter does not want it.
+    pub(super) fn candidate<'a>(
+        &self,
+        raw: &'a RawValue,
+        window: Window,
+        found: &mut Vec<Option<&'a RawValue>>,
+    ) -> Result<Option<Candidate>, Flaw> {
+        self.wanted.find_into(raw.get(), found).map_err(|error| Flaw::new(None, format!("unreadable: {error}")))?;
+        if !self.filter.iter().all(|condition| condition.holds(found)) {
+            return Ok(None);
+        }
+        let id = self.key(found)?;
+        let at = |slot: Option<usize>| slot.and_then(|slot| found[slot]).and_then(text);
+        let said = at(self.version).or_else(|| at(self.updated_at)).filter(|said| said.len() <= MAX_KEY_BYTES);
+        let version = said.map_or_else(|| format!("{}/{}", window.from, window.to), Cow::into_owned);
+        Ok(Some(Candidate { id, version }))
     }
 
     /// What is stored of the item: a slice of the body, or a copy without what is to be removed.
@@ -69,6 +102,7 @@ impl Items {
         raw: &'a RawValue,
         payload: Bytes,
         content_hash: [u8; 16],
+        window: Window,
         found: &mut Vec<Option<&'a RawValue>>,
     ) -> Result<Option<Record>, Flaw> {
         self.wanted.find_into(raw.get(), found).map_err(|error| Flaw::new(None, format!("unreadable: {error}")))?;
@@ -77,7 +111,8 @@ impl Items {
         }
         let key = self.key(found)?;
         let at = |slot: Option<usize>| slot.and_then(|slot| found[slot]);
-        let Some(updated_at) = at(self.updated_at).and_then(|raw| time::instant(&self.time_format, raw)) else {
+        let own = at(self.updated_at).and_then(|raw| time::instant(&self.time_format, raw));
+        let Some(updated_at) = own.or(self.undated.then_some(window.from)) else {
             return Err(Flaw::new(Some(key), format!("updated_at_path {} finds no time", self.updated_at_path)));
         };
         let source_version = at(self.version).and_then(text).and_then(|text| text.parse().ok()).unwrap_or(0);

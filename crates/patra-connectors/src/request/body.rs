@@ -5,10 +5,11 @@ use serde_json::{Map, Value};
 use url::form_urlencoded;
 
 use patra_core::{Code, Fault, Level, Ts, Window};
-use patra_spec::expr::{Context, Page};
-use patra_spec::{Snapshot, Template};
+use patra_spec::expr::{Context, Page, Rules};
+use patra_spec::{ParamLocation, Snapshot, Template};
 
-use super::{Render, broken, compiled};
+use super::param::Param;
+use super::{broken, compiled, unrendered};
 
 /// Each text is bounded by its template; this bounds their sum.
 const MAX_BODY: usize = 1024 * 1024;
@@ -17,7 +18,7 @@ const MAX_BODY: usize = 1024 * 1024;
 pub(super) enum Body {
     None,
     Raw(Template),
-    Form(Vec<(String, Template)>),
+    Form(Vec<Param>),
     Json(Node),
 }
 
@@ -33,15 +34,12 @@ pub(super) enum Node {
 }
 
 impl Body {
-    pub(super) fn new(spec: &Snapshot) -> Result<Body, Fault> {
+    pub(super) fn new(spec: &Snapshot, rules: &Rules) -> Result<Body, Fault> {
         let http = &spec.http;
         match (&http.body_json, &http.body_form, &http.body_template) {
-            (Some(json), None, None) => Ok(Body::Json(Node::new(json)?)),
-            (None, Some(form), None) => {
-                let pairs = form.iter().map(|(name, text)| Ok((name.clone(), compiled(text)?)));
-                Ok(Body::Form(pairs.collect::<Result<_, Fault>>()?))
-            }
-            (None, None, Some(text)) => Ok(Body::Raw(compiled(text)?)),
+            (Some(json), None, None) => Ok(Body::Json(Node::new(json, rules)?)),
+            (None, Some(form), None) => Ok(Body::Form(Param::all(spec, rules, ParamLocation::Body, form)?)),
+            (None, None, Some(text)) => Ok(Body::Raw(compiled(text, rules)?)),
             (None, None, None) => Ok(Body::None),
             _ => Err(broken("it has more than one body")),
         }
@@ -56,21 +54,21 @@ impl Body {
         }
     }
 
-    pub(super) fn render(&self, render: &Render<'_>) -> Result<Option<Bytes>, Fault> {
+    pub(super) fn render(&self, context: &Context) -> Result<Option<Bytes>, Fault> {
         let bytes: Bytes = match self {
             Body::None => return Ok(None),
-            Body::Raw(template) => return Ok(render("the body", template)?.map(Bytes::from)),
-            Body::Form(pairs) => {
+            Body::Raw(template) => return Ok(text(template, context)?.map(Bytes::from)),
+            Body::Form(params) => {
                 let mut form = form_urlencoded::Serializer::new(String::new());
-                for (name, template) in pairs {
+                for param in params {
                     // Encoded here, so that no value can become another field (G-25).
-                    if let Some(value) = render(name, template)? {
-                        form.append_pair(name, &value);
+                    if let Some(value) = param.render(context)? {
+                        form.append_pair(&param.name, &value);
                     }
                 }
                 form.finish().into()
             }
-            Body::Json(node) => node.render(render)?.unwrap_or_default().to_string().into(),
+            Body::Json(node) => node.render(context)?.unwrap_or_default().to_string().into(),
         };
         if bytes.len() > MAX_BODY {
             let reason = format!("the body has {} bytes, at most {MAX_BODY} are sent", bytes.len());
@@ -81,15 +79,17 @@ impl Body {
 }
 
 impl Node {
-    fn new(json: &Value) -> Result<Node, Fault> {
+    fn new(json: &Value, rules: &Rules) -> Result<Node, Fault> {
         Ok(match json {
             Value::String(text) => {
-                let template = compiled(text)?;
+                let template = compiled(text, rules)?;
                 if gives_number(&template) { Node::Number(template) } else { Node::Text(template) }
             }
-            Value::Array(items) => Node::List(items.iter().map(Node::new).collect::<Result<_, _>>()?),
+            Value::Array(items) => {
+                Node::List(items.iter().map(|item| Node::new(item, rules)).collect::<Result<_, _>>()?)
+            }
             Value::Object(map) => {
-                let members = map.iter().map(|(key, value)| Ok((key.clone(), Node::new(value)?)));
+                let members = map.iter().map(|(key, value)| Ok((key.clone(), Node::new(value, rules)?)));
                 Node::Object(members.collect::<Result<_, Fault>>()?)
             }
             fixed => Node::Fixed(fixed.clone()),
@@ -98,25 +98,25 @@ impl Node {
 
     /// Null where a template gives nothing: such a member or element is left out (ING-4.8-02). Texts become JSON texts,
     /// whatever is in them, so no value can end its string (G-25).
-    fn render(&self, render: &Render<'_>) -> Result<Option<Value>, Fault> {
+    fn render(&self, context: &Context) -> Result<Option<Value>, Fault> {
         Ok(match self {
             Node::Fixed(value) => Some(value.clone()),
-            Node::Text(template) => render("the body", template)?.map(Value::String),
+            Node::Text(template) => text(template, context)?.map(Value::String),
             Node::Number(template) => {
-                let text = render("the body", template)?;
+                let text = text(template, context)?;
                 text.map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text)))
             }
             Node::List(items) => {
                 let mut list = Vec::with_capacity(items.len());
                 for item in items {
-                    list.extend(item.render(render)?);
+                    list.extend(item.render(context)?);
                 }
                 Some(Value::Array(list))
             }
             Node::Object(members) => {
                 let mut map = Map::new();
                 for (key, node) in members {
-                    if let Some(value) = node.render(render)? {
+                    if let Some(value) = node.render(context)? {
                         map.insert(key.clone(), value);
                     }
                 }
@@ -124,6 +124,10 @@ impl Node {
             }
         })
     }
+}
+
+fn text(template: &Template, context: &Context) -> Result<Option<String>, Fault> {
+    template.render(context).map_err(|error| unrendered("the body", &error))
 }
 
 /// Whether a template is one expression whose value is a number or boolean by nature, as `${ page.size }` is: found by

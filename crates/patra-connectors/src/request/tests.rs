@@ -1,4 +1,5 @@
-use patra_core::Ts;
+use patra_core::params::Params;
+use patra_core::{Ts, Window};
 
 use super::*;
 
@@ -13,12 +14,14 @@ fn renderer(extra: &str) -> Renderer {
     Renderer::new(&Snapshot::from_body(&body).unwrap()).unwrap()
 }
 
-fn window() -> Window {
-    Window { from: Ts::from_secs(0), to: Ts::from_secs(86_400) }
+fn render(position: &Position) -> Result<Rendered, Fault> {
+    let window = Window { from: Ts::from_secs(0), to: Ts::from_secs(86_400) };
+    let ask = Ask { position, window, page_size: 20, params: &Params::new(), now: Ts::from_secs(0) };
+    renderer("").render(&ask)
 }
 
 fn url(position: &Position) -> String {
-    renderer("").render(position, window(), 20, Ts::from_secs(0)).unwrap().request.url
+    render(position).unwrap().request.url
 }
 
 // covers: ING-5.4-06, ING-4.8-02, ING-4.8-06
@@ -36,14 +39,14 @@ fn values_are_encoded_and_nulls_left_out() {
 fn a_given_url_is_followed_on_its_own_host_only() {
     assert_eq!(url(&Position::Url(Some("/v1/works?page=2".into()))), "https://api.example.org/v1/works?page=2");
     let away = Position::Url(Some("https://evil.example/x".into()));
-    let fault = renderer("").render(&away, window(), 20, Ts::from_secs(0)).unwrap_err();
+    let fault = render(&away).unwrap_err();
     assert_eq!((fault.code, fault.level), (Code::Forbidden, Level::L2));
 }
 
 // covers: ING-9.3-04, ING-14.3-05
 #[test]
 fn the_digest_names_headers_and_keeps_no_value() {
-    let rendered = renderer("").render(&Position::Token(None), window(), 20, Ts::from_secs(0)).unwrap();
+    let rendered = render(&Position::Token(None)).unwrap();
     let digest: serde_json::Value = serde_json::from_str(&rendered.digest).unwrap();
     assert_eq!(digest["url"], "https://api.example.org/v1/works");
     assert_eq!(digest["headers"], json!(["Accept"]));

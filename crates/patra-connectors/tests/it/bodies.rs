@@ -3,7 +3,7 @@
 use patra_core::paging::Position;
 use serde_json::{Value, json};
 
-use super::{NOW, pager, request, window};
+use super::{ask, pager, request, window};
 
 fn endpoint(body: &str) -> String {
     let http = "http: { base_url: \"https://api.example.org\", path: /graphql, method: post }";
@@ -74,6 +74,6 @@ fn a_body_has_a_bound() {
     let many: Vec<String> = (0..40).map(|at| format!("k{at}: \"${{ page.token }}\"")).collect();
     let endpoint = endpoint(&format!("body: {{ json: {{ {} }} }}", many.join(", ")));
     let long = Position::Token(Some("x".repeat(60_000)));
-    let refusal = pager(&endpoint).request(&long, window(), 2, NOW).unwrap_err();
+    let refusal = pager(&endpoint).request(&ask(&long)).unwrap_err();
     assert!(refusal.fault.message.contains("at most 1048576 are sent"), "{}", refusal.fault);
 }

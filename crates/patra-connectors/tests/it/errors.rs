@@ -86,3 +86,12 @@ fn an_error_in_xml_is_found_by_the_same_paths() {
     let fault = read(endpoint, "<eSearchResult><ERROR>Empty term</ERROR></eSearchResult>").unwrap_err().fault;
     assert_eq!(fault.message, "the far side answers with an error at $.eSearchResult.ERROR: Empty term");
 }
+
+// covers: ING-4.11-02, ING-3.4-05
+#[test]
+fn a_code_that_the_manifest_calls_passing_is_tried_again() {
+    let endpoint = "retry: { retryable_codes: [BUSY] }\nresponse: { items_path: $.items, id_path: $.id, updated_at_path: $.at, errors: [{ path: $.error.code, level: L2 }] }";
+    let refusal = |code: &str| read(endpoint, &format!(r#"{{"error": {{"code": "{code}"}}}}"#)).unwrap_err();
+    assert_eq!(refusal("BUSY").fault.level, Level::L1);
+    assert_eq!(refusal("BROKEN").fault.level, Level::L2);
+}

@@ -2,19 +2,23 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+mod auth;
 mod bodies;
+mod details;
 mod errors;
 mod paging;
 mod records;
 mod table;
+mod values;
 mod xml;
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use patra_connectors::Pager;
+use patra_connectors::{Ask, Pager};
 use patra_core::paging::Position;
+use patra_core::params::Params;
 use patra_core::port::transport::{Request, Response};
 use patra_core::protocol::run::{Page, Refusal};
 use patra_core::{Ts, Window};
@@ -48,8 +52,14 @@ fn window() -> Window {
     Window { from: "1900-01-01".parse().unwrap(), to: "2100-01-01".parse().unwrap() }
 }
 
+/// Asks for a page of two without params.
+fn ask<'a>(position: &'a Position) -> Ask<'a> {
+    static NONE: Params = Params::new();
+    Ask { position, window: window(), page_size: 2, params: &NONE, now: NOW }
+}
+
 fn request(pager: &Pager, position: &Position) -> Request {
-    pager.request(position, window(), 2, NOW).unwrap().request
+    pager.request(&ask(position)).unwrap().request
 }
 
 fn answer(headers: &[(&str, &str)], body: &str) -> Response {
@@ -58,7 +68,7 @@ fn answer(headers: &[(&str, &str)], body: &str) -> Response {
 }
 
 fn read_at(pager: &Pager, position: &Position, response: Response) -> Result<Box<Page>, Box<Refusal>> {
-    let exchange = pager.request(position, window(), 2, NOW).unwrap();
+    let exchange = pager.request(&ask(position)).unwrap();
     pager.read(exchange, Ok(response), Duration::ZERO, Ts::from_secs(0))
 }
 

@@ -3,7 +3,7 @@
 use patra_core::paging::Position;
 use patra_core::{Code, Level};
 
-use super::{NOW, answer, pager, read_at, request, window};
+use super::{answer, ask, pager, read_at, request};
 
 const ITEMS: &str = r#"{"items":[{"id":1,"at":5},{"id":2,"at":5}],"next":"page2?c=1","count":"7"}"#;
 const RESPONSE: &str = "items_path: $.items, id_path: $.id, updated_at_path: $.at";
@@ -44,7 +44,7 @@ fn other_hosts_are_followed_only_where_the_manifest_names_them() {
     );
     let pager = pager(&endpoint);
     let check = |url: &str, allowed: bool| {
-        let asked = pager.request(&Position::Url(Some(url.to_owned())), window(), 2, NOW);
+        let asked = pager.request(&ask(&Position::Url(Some(url.to_owned()))));
         match asked {
             Ok(exchange) => assert!(allowed && exchange.request.url == url, "{url}"),
             Err(refusal) => {
@@ -92,32 +92,8 @@ fn a_token_may_be_sent_in_a_header() {
     assert_eq!(request(&pager, &Position::Token(None)).headers, []);
     let sent = request(&pager, &Position::Token(Some("a b".into())));
     assert_eq!(sent.headers, [("X-Cursor".to_owned(), "a b".to_owned())]);
-    let broken = pager.request(&Position::Token(Some("a\r\nX-Evil: 1".into())), window(), 2, NOW).unwrap_err();
+    let broken = pager.request(&ask(&Position::Token(Some("a\r\nX-Evil: 1".into())))).unwrap_err();
     assert_eq!(broken.fault.code, Code::InvalidInput);
-}
-
-/// Half of ING-15-02: nothing is clamped in silence. Cutting the window is the planner's part.
-#[test]
-fn a_window_over_the_ceiling_is_refused() {
-    let endpoint = |ceiling: u64| {
-        format!(
-            "query: {{ offset: \"${{ page.offset }}\" }}\npagination: {{ type: offset, page_size: 2, result_ceiling: {ceiling} }}\nresponse: {{ {RESPONSE}, total_path: $.count }}"
-        )
-    };
-    let refusal = read_at(&pager(&endpoint(6)), &Position::Offset(0), answer(&[], ITEMS)).unwrap_err();
-    assert_eq!(refusal.fault.level, Level::L2);
-    assert_eq!(
-        refusal.fault.message,
-        "the window holds 7 records and the far side gives out 6 of a query: it must be narrower than it is"
-    );
-    let pager = pager(&endpoint(7));
-    let page = read_at(&pager, &Position::Offset(0), answer(&[], ITEMS)).unwrap();
-    assert_eq!((page.facts.total, page.facts.has_more), (Some(7), None));
-    // The page that reaches the ceiling is the last one: no request is made behind it.
-    let last = read_at(&pager, &Position::Offset(6), answer(&[], ITEMS)).unwrap();
-    assert_eq!(last.facts.has_more, Some(false));
-    let beyond = pager.request(&Position::Offset(7), window(), 2, NOW).unwrap_err();
-    assert!(beyond.fault.message.contains("holds more records"), "{}", beyond.fault);
 }
 
 // covers: ING-4.2-09

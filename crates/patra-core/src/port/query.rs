@@ -6,17 +6,27 @@ use serde::Serialize;
 
 use super::Boxed;
 use crate::id::InstanceId;
+use crate::record::{Candidate, Stream};
+use crate::registry::{self, DictType};
 use crate::state::TriggerStatus;
 use crate::time::Ts;
 use crate::tx::{Scope, TxError};
 
 /// Read access to a store. Answers come from a snapshot that may be a moment old.
 pub trait Queries: fmt::Debug + Send + Sync {
-    /// The applied manifest of a provenance, as canonical JSON.
-    fn manifest(&self, provenance_code: &str) -> Boxed<'_, Result<Option<String>, TxError>>;
+    /// All that the registry holds of a provenance. One statement, however many endpoints there are (ING-3.7-03).
+    fn registry(&self, provenance_code: &str) -> Boxed<'_, Result<Option<Registered>, TxError>>;
+
+    /// The dictionary, types and words in their order.
+    fn dictionary(&self) -> Boxed<'_, Result<Vec<DictType>, TxError>>;
 
     /// A compiled spec by its hash.
     fn snapshot(&self, hash: &str) -> Boxed<'_, Result<Option<String>, TxError>>;
+
+    /// Those of the candidates whose details must be fetched, in the order given: not FETCHED in this version, and not BAD
+    /// in this version while their pause lasts. The answer may be a moment old: a detail is then fetched twice, which
+    /// changes nothing.
+    fn screen(&self, stream: &Stream, candidates: &[Candidate]) -> Boxed<'_, Result<Vec<Candidate>, TxError>>;
 
     /// How far a trigger's work has come, by its public id.
     fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>>;
@@ -31,17 +41,35 @@ pub trait Queries: fmt::Debug + Send + Sync {
     fn ping(&self) -> Boxed<'_, Result<u32, TxError>>;
 }
 
-/// What became of one trigger. Sums run over all its tasks.
+/// A provenance as the registry had it at one moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Registered {
+    pub document_hash: String,
+    /// Sorted.
+    pub rows: Vec<registry::Row>,
+}
+
+/// What became of one trigger. Sums run over all its tasks and those of its partitions.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Progress {
     pub instance: InstanceId,
     pub trigger_status: TriggerStatus,
     pub remarks: Option<String>,
+    /// Triggers that were made of this one, one per partition.
+    pub partitions: u64,
+    /// Those of them that wait for planning.
+    pub partitions_waiting: u64,
+    /// Those that could not be planned.
+    pub partitions_failed: u64,
+    /// Those that are planned and have tasks which have not ended.
+    pub partitions_open: u64,
     pub tasks_queued: u64,
     /// DISPATCHED or EXECUTING.
     pub tasks_active: u64,
     pub tasks_succeeded: u64,
     pub tasks_partial: u64,
+    /// Replaced by tasks with narrower windows, which are counted in their place.
+    pub tasks_split: u64,
     pub tasks_failed: u64,
     pub tasks_cancelled: u64,
     /// Committed batches, and the sums of their statistics.
@@ -63,9 +91,15 @@ impl Progress {
         self.tasks_succeeded + self.tasks_partial + self.tasks_failed + self.tasks_cancelled
     }
 
-    /// Planning is over and every task has ended.
+    /// Partitions with nothing left to do.
+    pub fn partitions_ended(&self) -> u64 {
+        self.partitions.saturating_sub(self.partitions_waiting + self.partitions_open)
+    }
+
+    /// Planning is over, of every partition too, and every task has ended.
     pub fn is_finished(&self) -> bool {
-        self.trigger_status.is_final() && self.tasks_queued + self.tasks_active == 0
+        let planned = self.trigger_status.is_final() && self.partitions_waiting == 0;
+        planned && self.tasks_queued + self.tasks_active == 0
     }
 }
 
@@ -193,17 +227,20 @@ views! {
     Provenances "provenances" "reg_provenance" [id: Int, provenance_code: Text, name: Text, document_hash: Text, created_at: Time, updated_at: Time],
     Endpoints "endpoints" "reg_prov_endpoint_def" [id: Int, provenance_code: Text, endpoint_name: Text, role: Text, created_at: Time],
     Schedules "schedules" "reg_schedule" [id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, every_us: Int, next_due_at: Time],
-    Jobs "jobs" "ing_schedule_instance" [id: Int, public_id: Text, provenance_code: Text, endpoint_name: Text, operation_code: Text, trigger_type_code: Text, status_code: Text, record_remarks: Json, created_at: Time],
+    Jobs "jobs" "ing_schedule_instance" [id: Int, public_id: Text, provenance_code: Text, endpoint_name: Text, operation_code: Text, trigger_type_code: Text, params: Json, parent_id: Int, status_code: Text, record_remarks: Json, created_at: Time],
     Plans "plans" "ing_plan" [id: Int, schedule_instance_id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, window_from: Time, window_to: Time, status_code: Text, spec_fingerprint: Text, record_remarks: Json, created_at: Time],
     Slices "slices" "ing_plan_slice" [id: Int, plan_id: Int, provenance_code: Text, endpoint_name: Text, window_from: Time, window_to: Time, status_code: Text, slice_signature_hash: Text, slice_spec: Json, created_at: Time],
-    Tasks "tasks" "ing_task" [id: Int, plan_id: Int, slice_id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, window_from: Time, window_to: Time, status_code: Text, priority: Int, scheduled_at: Time, lease_owner: Text, leased_until: Time, lease_epoch: Int, attempt_count: Int, error: Json, started_at: Time, finished_at: Time],
+    Tasks "tasks" "ing_task" [id: Int, plan_id: Int, slice_id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, params: Json, credential_id: Int, window_from: Time, window_to: Time, status_code: Text, priority: Int, scheduled_at: Time, lease_owner: Text, leased_until: Time, lease_epoch: Int, attempt_count: Int, error: Json, started_at: Time, finished_at: Time],
     Runs "runs" "ing_task_run" [id: Int, task_id: Int, plan_id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, attempt_no: Int, status_code: Text, checkpoint: Json, stats: Json, error: Json, created_at: Time, finished_at: Time],
     Batches "batches" "ing_task_run_batch" [id: Int, run_id: Int, task_id: Int, plan_id: Int, provenance_code: Text, endpoint_name: Text, batch_no: Int, page_no: Int, page_size: Int, before_token: Text, after_token: Text, status_code: Text, has_next: Int, latency_ms: Int, stats: Json, request_digest: Json, response_digest: Json, error: Json, created_at: Time],
     Cursors "cursors" "ing_cursor" [id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, cursor_key: Text, namespace_scope_code: Text, namespace_key: Text, direction_code: Text, cursor_value: Text, normalized_instant: Time, version: Int, updated_at: Time],
     Events "cursor-events" "ing_cursor_event" [id: Int, cursor_id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, direction_code: Text, prev_instant: Time, new_instant: Time, observed_max_value: Text, task_id: Int, run_id: Int, record_remarks: Json, created_at: Time],
     Items "items" "item" [id: Int, project_key: Text, provenance_code: Text, endpoint_name: Text, kind: Text, dedup_key: Text, updated_at: Time, fields: Json, payload: Json, run_id: Int, stored_at: Time],
     Quarantine "quarantine" "item_quarantine" [id: Int, provenance_code: Text, endpoint_name: Text, task_id: Int, run_id: Int, batch_no: Int, item_index: Int, dedup_key: Text, error_code: Text, reason: Text, sample: Text, status_code: Text, created_at: Time],
+    Candidates "candidates" "ing_candidate" [id: Int, project_key: Text, provenance_code: Text, endpoint_name: Text, candidate_id: Text, version: Text, status_code: Text, reason: Text, tries: Int, expires_at: Time, updated_at: Time],
     Keys "keys" "api_key" [id: Int, prefix: Text, name: Text, scope: Text, created_at: Time, revoked_at: Time],
+    Credentials "credentials" "reg_prov_credential" [id: Int, alias: Text, version: Int, provenance_code: Text, endpoint_name: Text, type_code: Text, priority: Int, key_id: Text, status_code: Text, created_at: Time, revoked_at: Time],
+    CredentialStates "credential-states" "ing_credential_state" [id: Int, credential_id: Int, version: Int, expires_at: Time, refresh_owner: Text, refresh_until: Time, refresh_epoch: Int, status_code: Text, fail_count: Int, last_error: Text, updated_at: Time],
 }
 
 impl std::str::FromStr for View {

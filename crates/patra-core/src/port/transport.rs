@@ -16,19 +16,47 @@ pub struct Request {
     pub headers: Vec<(String, String)>,
     pub body: Option<Bytes>,
     pub limits: Limits,
+    /// An HTTP proxy to go through, `http://host:port` without credentials; the environment's own is never used.
+    pub proxy: Option<String>,
+    /// Whether to offer compression to the far side. A body that comes encoded is decoded either way.
+    pub compression: bool,
 }
 
-/// Without query, header values and body: any of them may hold a secret.
+impl Request {
+    /// A request without headers and body, with the default limits: straight to the far side, compression offered.
+    pub fn new(method: Method, url: impl Into<String>) -> Request {
+        Request {
+            method,
+            url: url.into(),
+            headers: Vec::new(),
+            body: None,
+            limits: Limits::default(),
+            proxy: None,
+            compression: true,
+        }
+    }
+}
+
+/// Without query, credentials, header values and body: any of them may hold a secret.
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bare = self.url.split(['?', '#']).next().unwrap_or_default();
         let names: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
         f.debug_struct("Request")
             .field("method", &self.method)
-            .field("url", &bare)
+            .field("url", &bare(&self.url))
             .field("headers", &names)
             .finish_non_exhaustive()
     }
+}
+
+/// A URL without what may be secret in it: user and password, query and fragment.
+fn bare(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (authority, path) = rest.split_once('/').map_or((rest, None), |(host, path)| (host, Some(path)));
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let scheme = if scheme.is_empty() { String::new() } else { format!("{scheme}://") };
+    path.map_or_else(|| format!("{scheme}{host}"), |path| format!("{scheme}{host}/{path}"))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +92,7 @@ impl Default for Limits {
 }
 
 /// A complete answer, whatever its status.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Response {
     pub status: u16,
     /// Lower-case names, in order of arrival.
@@ -76,6 +104,18 @@ pub struct Response {
 impl Response {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Without header values and body: a session cookie or a token may be among them.
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Response")
+            .field("status", &self.status)
+            .field("headers", &names)
+            .field("body_bytes", &self.body.len())
+            .finish()
     }
 }
 
@@ -117,4 +157,33 @@ impl From<Error> for Fault {
 
 pub trait Transport: fmt::Debug + Send + Sync {
     fn send(&self, request: Request) -> Boxed<'_, Result<Response, Error>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_output_shows_nothing_that_may_be_secret() {
+        for (url, shown) in [
+            ("http://a.test/b?key=canary", "http://a.test/b"),
+            ("https://canary:canary@a.test:8/b/c#canary", "https://a.test:8/b/c"),
+            ("http://canary@canary@a.test?canary", "http://a.test"),
+            ("a.test/b?canary", "a.test/b"),
+            ("canary:canary@a.test", "a.test"),
+            ("", ""),
+        ] {
+            let mut request = Request::new(Method::Post, url);
+            request.headers = vec![("x-key".to_owned(), "canary".to_owned())];
+            request.body = Some(Bytes::from_static(b"canary"));
+            request.proxy = Some("http://canary:canary@b.test".to_owned());
+            let text = format!("{request:?}");
+            assert!(text.contains(&format!("url: {shown:?}")) && text.contains("x-key"), "{text}");
+            assert!(!text.contains("canary"), "{text}");
+        }
+        let headers = vec![("set-cookie".to_owned(), "canary".to_owned())];
+        let response = Response { status: 200, headers, body: Bytes::from_static(b"canary") };
+        let text = format!("{response:?}");
+        assert_eq!(text, r#"Response { status: 200, headers: ["set-cookie"], body_bytes: 6 }"#);
+    }
 }

@@ -23,6 +23,7 @@ fn lease(task: i64, fence: i64) -> Lease {
         expr_hash: String::new(),
         window: Window { from: at(0), to: at(1) },
         params: "{}".into(),
+        credential: None,
     }
 }
 

@@ -2,23 +2,27 @@
 //! missing, plan exactly that. No network I/O (ING-8.0-01).
 //!
 //! Two planners that look at the same namespace see the same epoch and derive the same task keys; the store lets one of
-//! them through. A trigger whose window is too large for the inventory is planned in parts, on one frozen snapshot.
+//! them through. A trigger whose window is too large for the inventory is planned in parts, on one frozen snapshot. A
+//! trigger that stands for many partitions is not planned: it becomes one trigger per partition, page by page.
 
 mod draft;
+mod slice;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::advance::{self, Advance};
+use crate::params::Params;
 use crate::rng::Rng;
 use crate::time::Ts;
 use crate::tx::{
-    Coverage, Done, FireDue, PlanTarget, ReadCoverage, RecordAdvance, SavePlan, SettleTrigger, Settlement, TakeTrigger,
-    TriggerTaken, Tx, TxError,
+    Child, Coverage, Done, FanOut, FireDue, Inventory, MAX_PARTITIONS, PlanTarget, ReadCoverage, RecordAdvance,
+    SavePlan, SettleTrigger, Settlement, TakeTrigger, TriggerTaken, Tx, TxError,
 };
 use crate::window::Window;
 
 pub use draft::Draft;
+pub use slice::{Budget, MAX_DURATION_SECS, MAX_REQUESTS, Phase, Shape, SliceForm, trigger_component};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -30,6 +34,8 @@ pub struct Options {
     pub inventory: u32,
     /// How long a trigger waits for the inventory to fall.
     pub inventory_wait: Duration,
+    /// Most partitions of one trigger.
+    pub max_partitions: u32,
 }
 
 impl Options {
@@ -40,6 +46,7 @@ impl Options {
             idle_poll: Duration::from_secs(1),
             inventory: 1_000,
             inventory_wait: Duration::from_secs(1),
+            max_partitions: MAX_PARTITIONS,
         }
     }
 }
@@ -56,8 +63,29 @@ pub enum Want {
 #[derive(Debug)]
 pub enum Got {
     Tx(Result<Done, TxError>),
-    /// The draft, or why there is none.
-    Compiled(Result<Box<Draft>, NotCompiled>),
+    /// What was made of the trigger, or why nothing was.
+    Compiled(Result<Compiled, NotCompiled>),
+}
+
+#[derive(Clone, Debug)]
+pub enum Compiled {
+    /// To be planned.
+    Plan(Box<Draft>),
+    /// Some of its partitions are not bound yet.
+    Fan(Fan),
+}
+
+/// The next partitions of a trigger.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fan {
+    /// At most [`crate::tx::MAX_CHILDREN`]; each binds what the trigger binds, and all partition params.
+    pub partitions: Vec<Params>,
+    /// How far they have been gone through.
+    pub place: String,
+    /// Values so far that fit no partition.
+    pub skipped: u32,
+    /// These are the last.
+    pub complete: bool,
 }
 
 /// Why a trigger has no draft.
@@ -95,6 +123,8 @@ pub struct Planner {
     wake_at: Ts,
     /// When schedules are looked at next: at the next due time that is known, and now and then for new ones.
     next_fire: Ts,
+    /// Inventories that were found full, and until when their triggers are left alone.
+    full: Vec<(Inventory, Ts)>,
 }
 
 #[derive(Debug)]
@@ -103,6 +133,7 @@ enum Stage {
     Firing,
     Taking,
     Compiling(Box<TriggerTaken>),
+    FanningOut(Box<TriggerTaken>),
     /// Reading what is covered; `settled` once the cursor has been brought up to its prefix.
     Reading {
         job: Job,
@@ -129,12 +160,15 @@ struct Job {
 
 const MAX_CONFLICTS: u8 = 5;
 
+/// Full inventories that are remembered; the triggers of any more are taken and put off one by one.
+const MAX_FULL: usize = 64;
+
 /// How long a new schedule may go unnoticed.
 const LOOK_FOR_SCHEDULES: Duration = Duration::from_secs(10);
 
 impl Planner {
     pub fn new(options: Options, rng: Rng, now: Ts) -> Planner {
-        Planner { options, rng, stage: Stage::Idle, wake_at: now, next_fire: now }
+        Planner { options, rng, stage: Stage::Idle, wake_at: now, next_fire: now, full: Vec::new() }
     }
 
     pub fn poll(&mut self, now: Ts, wants: &mut Vec<Want>) {
@@ -142,7 +176,7 @@ impl Planner {
             return;
         }
         if now < self.next_fire {
-            self.take(wants);
+            self.take(now, wants);
         } else {
             self.stage = Stage::Firing;
             wants.push(Want::Tx(FireDue { limit: 100 }.into()));
@@ -169,7 +203,7 @@ impl Planner {
             (Stage::Firing, Got::Tx(Ok(Done::FireDue(fired)))) => {
                 let due = fired.next_due.map_or(Ts::MAX, |due| now + due.since(fired.now));
                 self.next_fire = due.min(now + LOOK_FOR_SCHEDULES);
-                self.take(wants);
+                self.take(now, wants);
             }
             (Stage::Taking, Got::Tx(Ok(Done::TakeTrigger(Some(trigger))))) => {
                 let trigger = Box::new(trigger);
@@ -177,8 +211,12 @@ impl Planner {
                 self.stage = Stage::Compiling(trigger);
             }
             (Stage::Taking, Got::Tx(Ok(Done::TakeTrigger(None)))) => self.sleep(now),
-            (Stage::Compiling(trigger), Got::Compiled(Ok(draft))) => {
+            (Stage::Compiling(trigger), Got::Compiled(Ok(Compiled::Plan(draft)))) => {
                 self.read(Job { trigger, draft, conflicts: 0 }, false, wants);
+            }
+            (Stage::Compiling(trigger), Got::Compiled(Ok(Compiled::Fan(fan)))) => {
+                wants.push(Want::Tx(Arc::new(fan.of(&trigger, &self.options)).into()));
+                self.stage = Stage::FanningOut(trigger);
             }
             (Stage::Compiling(trigger), Got::Compiled(Err(NotCompiled::Refused(error)))) => {
                 self.settle(&trigger, Settlement::Refused { error }, wants);
@@ -187,7 +225,7 @@ impl Planner {
                 self.settle(&trigger, Settlement::Later { delay: self.options.inventory_wait }, wants);
             }
             (Stage::Reading { job, settled }, Got::Tx(Ok(Done::ReadCoverage(coverage)))) => {
-                self.on_coverage(job, settled, &coverage, wants);
+                self.on_coverage(now, job, settled, &coverage, wants);
             }
             (Stage::Settling { job, mut advance }, Got::Tx(answer)) => match advance.on(answer) {
                 advance::Step::Tx(tx) => {
@@ -201,9 +239,10 @@ impl Planner {
                 if saved.created > 0 {
                     wants.push(Want::Queued);
                 }
-                self.take(wants);
+                self.take(now, wants);
             }
-            (Stage::Deciding, Got::Tx(Ok(Done::SettleTrigger(_)))) => self.take(wants),
+            (Stage::FanningOut(_), Got::Tx(Ok(Done::FanOut(_)))) => self.take(now, wants),
+            (Stage::Deciding, Got::Tx(Ok(Done::SettleTrigger(_)))) => self.take(now, wants),
             // An answer of the wrong kind is a bug of the shell or the store; the lease on the trigger runs out and the
             // work is taken up again.
             _ => self.sleep(now),
@@ -219,7 +258,10 @@ impl Planner {
             }
             (Stage::Settling { job, .. }, _) => self.read(job, true, wants),
             // Somebody else has this trigger, or has planned it: on to the next.
-            (_, TxError::Fenced) => self.take(wants),
+            (_, TxError::Fenced) => self.take(now, wants),
+            (Stage::FanningOut(trigger), TxError::Refused(reason)) => {
+                self.settle(&trigger, Settlement::Refused { error: reason.clone() }, wants);
+            }
             (Stage::Saving { job }, TxError::Refused(reason)) => {
                 let error = format!("the plan cannot be stored: {reason}");
                 self.settle(&job.trigger, Settlement::Refused { error }, wants);
@@ -228,7 +270,7 @@ impl Planner {
         }
     }
 
-    fn on_coverage(&mut self, job: Job, settled: bool, coverage: &Coverage, wants: &mut Vec<Want>) {
+    fn on_coverage(&mut self, now: Ts, job: Job, settled: bool, coverage: &Coverage, wants: &mut Vec<Want>) {
         // First bring the cursor up to its completed prefix: a crash may have left it behind (C-13).
         if let (Some(cursor), false) = (coverage.cursor, settled) {
             let (advance, step) = Advance::start(RecordAdvance { cursor, cause: None, observed_max: None });
@@ -243,7 +285,14 @@ impl Planner {
                 wants.push(Want::Tx(Arc::new(save).into()));
                 self.stage = Stage::Saving { job };
             }
-            Err(settlement) => self.settle(&job.trigger, settlement, wants),
+            Err(settlement) => {
+                if let Settlement::Later { delay } = settlement
+                    && self.full.len() < MAX_FULL
+                {
+                    self.full.push((job.trigger.inventory(), now + delay));
+                }
+                self.settle(&job.trigger, settlement, wants);
+            }
         }
     }
 
@@ -273,15 +322,19 @@ impl Planner {
             return Err(Settlement::Later { delay: self.options.inventory_wait });
         }
         let mut windows = gaps.iter().flat_map(|gap| draft.cut.slices(*gap));
+        let (form, generation) = (SliceForm::new(draft.shape.clone()), coverage.epoch.to_string());
         let slices: Vec<_> =
-            windows.by_ref().take(room).map(|slice| draft.slice(trigger, slice, coverage.epoch)).collect();
+            windows.by_ref().take(room).map(|window| form.derive(window, &generation)).collect();
         let complete = windows.next().is_none();
         let window = if trigger.plan.is_some() { window } else { Window { from: first.from, to: last.to } };
         Ok(draft.save(trigger, origin, coverage.epoch, window, slices, complete, &self.options))
     }
 
-    fn take(&mut self, wants: &mut Vec<Want>) {
-        wants.push(Want::Tx(TakeTrigger { owner: self.options.owner.clone(), lease: self.options.lease }.into()));
+    fn take(&mut self, now: Ts, wants: &mut Vec<Want>) {
+        self.full.retain(|(_, until)| *until > now);
+        let full = self.full.iter().map(|(inventory, _)| inventory.clone()).collect();
+        let take = TakeTrigger { owner: self.options.owner.clone(), lease: self.options.lease, full };
+        wants.push(Want::Tx(take.into()));
         self.stage = Stage::Taking;
     }
 
@@ -306,7 +359,7 @@ impl Planner {
 
 /// The window that the trigger asks for, cut off at `now - safety_lag` (ING-5.5-03).
 fn wished_window(trigger: &TriggerTaken, draft: &Draft, coverage: &Coverage, origin: Ts) -> Result<Window, Settlement> {
-    let barrier = (coverage.now - draft.safety_lag).floor_to(Duration::from_secs(1));
+    let barrier = (coverage.now - draft.shape.safety_lag).floor_to(Duration::from_secs(1));
     let from = trigger.window_from.unwrap_or_else(|| coverage.value.unwrap_or(origin));
     let to = trigger.window_to.map_or(barrier, |to| to.min(barrier));
     Window::new(from, to).ok_or_else(|| Settlement::Nothing {
@@ -320,6 +373,22 @@ impl TriggerTaken {
         match &self.plan {
             Some(open) => PlanTarget::Existing(open.plan),
             None => PlanTarget::New(draft.new_plan(window)),
+        }
+    }
+}
+
+impl Fan {
+    fn of(self, trigger: &TriggerTaken, options: &Options) -> FanOut {
+        let (instance, fence) = trigger.lease();
+        FanOut {
+            instance,
+            fence,
+            children: self.partitions.iter().map(|partition| Child::of(&trigger.public_id, partition)).collect(),
+            place: self.place,
+            skipped: self.skipped,
+            complete: self.complete,
+            limit: options.max_partitions,
+            wait: options.inventory_wait,
         }
     }
 }

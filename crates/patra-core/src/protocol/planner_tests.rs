@@ -1,8 +1,13 @@
+#[path = "planner_tests/fan.rs"]
+mod fan;
+
 use serde_json::json;
 
 use super::*;
 use crate::cursor::{Name, Scope};
-use crate::id::{CursorId, Fence, InstanceId, PlanId};
+use crate::id::{CredentialId, CursorId, Fence, InstanceId, PlanId};
+use crate::paging::Position;
+use crate::params::Params;
 use crate::state::{Operation, TriggerType};
 use crate::tx::{CursorMoved, FiredDue, NewPlan, OpenPlan, PlanSaved, TriggerSettled};
 use crate::window::Cut;
@@ -31,15 +36,18 @@ fn trigger() -> TriggerTaken {
         operation: Operation::Harvest,
         window_from: None,
         window_to: None,
+        priority: 0,
+        params: "{}".into(),
+        overrides: "{}".into(),
+        place: None,
         plan: None,
         now: DB_NOW,
     }
 }
 
 /// Slices of 300 s; the barrier is 60 s behind: 940 at [`DB_NOW`].
-fn draft() -> Draft {
+fn draft(trigger: &TriggerTaken) -> Draft {
     Draft {
-        snapshot_hash: "s".into(),
         snapshot_body: "{}".into(),
         cursor: Name {
             provenance_code: "p".into(),
@@ -50,11 +58,26 @@ fn draft() -> Draft {
             namespace_key: "n".into(),
         },
         cut: Cut { max_width: Duration::from_secs(300), align: None },
-        safety_lag: Duration::from_secs(60),
         initial: at(100),
-        priority: 100,
-        pagination: json!({ "type": "token" }),
-        warnings: Vec::new(),
+        shape: Shape {
+            project_key: "default".into(),
+            provenance_code: "p".into(),
+            endpoint_name: "e".into(),
+            operation: Operation::Harvest,
+            watermark_key: "updated_at".into(),
+            snapshot_hash: "s".into(),
+            first: Position::Token(None),
+            params: Params::from([("user".into(), "7".into()), ("lang".into(), "en".into())]),
+            partition: Params::from([("user".into(), "7".into())]),
+            safety_lag: Duration::from_secs(60),
+            phase: Phase::default(),
+            budget: Budget::default(),
+            priority: 100,
+            trigger: trigger_component(trigger),
+        },
+        credential: Some(CredentialId(3)),
+        labels: json!({ "hash": "s" }),
+        warnings: vec!["no total".into()],
     }
 }
 
@@ -80,9 +103,10 @@ impl Driver {
         assert!(matches!(&wants[..], [Want::Tx(Tx::FireDue(_))]));
         let wants = driver.ok(Done::FireDue(FiredDue { fired: 0, next_due: None, now: DB_NOW }));
         assert!(matches!(&wants[..], [Want::Tx(Tx::TakeTrigger(_))]));
+        let draft = draft(&trigger);
         let wants = driver.ok(Done::TakeTrigger(Some(trigger)));
         assert!(matches!(&wants[..], [Want::Compile(_)]));
-        let wants = driver.on(Got::Compiled(Ok(Box::new(draft()))));
+        let wants = driver.on(Got::Compiled(Ok(Compiled::Plan(Box::new(draft)))));
         assert!(matches!(&wants[..], [Want::Tx(Tx::ReadCoverage(_))]));
         driver
     }
@@ -154,6 +178,22 @@ fn the_first_plan_goes_from_the_initial_time_to_the_safety_barrier_in_whole_seco
     assert_eq!(windows(&save), [w(100, 400), w(400, 700), w(700, 940)]);
     assert_eq!(new_plan(&save).window, w(100, 940));
     assert_eq!((save.origin, save.epoch, save.complete), (at(100), 0, true));
+}
+
+// covers: ING-3.3-05, ING-3.6-02, ING-3.10-01, ING-3.10-03, ING-8.1-05
+#[test]
+fn a_plan_says_what_it_was_made_from_and_its_tasks_carry_the_params() {
+    let save = plan(trigger(), &fresh());
+    let remarks: serde_json::Value = serde_json::from_str(&new_plan(&save).remarks).unwrap();
+    assert_eq!(remarks["labels"]["hash"], "s");
+    assert_eq!(remarks["warnings"][0], "no total");
+    assert_eq!((&remarks["partition"]["user"], &remarks["params"]["lang"]), (&json!("7"), &json!("en")));
+    assert_eq!(remarks["budget"], json!({ "maxRequests": 800, "maxDurationSec": 900, "priority": 100 }));
+    assert_eq!(new_plan(&save).snapshot_hash, "s");
+    assert_eq!(save.credential, Some(CredentialId(3)));
+    for slice in &save.slices {
+        assert_eq!(crate::params::of_task(&slice.task_params).unwrap(), draft(&trigger()).shape.params);
+    }
 }
 
 #[test]

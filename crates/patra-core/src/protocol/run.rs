@@ -6,12 +6,16 @@
 //! ```text
 //! Starting ─► Preparing ─► Paging ─► Ending ─► Advancing ─► Over
 //!                            │ reader:  permit → fetch → (sleep, again) → page
+//!                            │          page of ids → screen → permit → fetch details, group by group
 //!                            │ ledger:  commit page 1, 2, 3 …
 //! ```
 
+mod details;
+mod outlook;
 mod page;
 mod place;
 mod reader;
+mod split;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,7 +26,7 @@ use crate::error::{Code, Fault, Level};
 use crate::gate::Decision;
 use crate::id::RunId;
 use crate::paging;
-use crate::record::Stream;
+use crate::record::{Candidate, Stream};
 use crate::retry;
 use crate::rng::Rng;
 use crate::state::TaskStatus;
@@ -32,8 +36,10 @@ use crate::tx::{
     TxError,
 };
 
+pub use details::Details;
 pub use page::{Evidence, Page, Refusal};
 pub use reader::Fetch;
+pub use split::Split;
 use reader::Reader;
 
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +66,10 @@ pub struct Policy {
     pub paging: paging::Rule,
     pub retry: retry::Policy,
     pub stream: Arc<Stream>,
+    /// Pages name ids only; their content is fetched apart.
+    pub details: Option<Details>,
+    /// How a window that is more than one query gives out is cut; `None` when it cannot be.
+    pub split: Option<Split>,
 }
 
 #[derive(Clone, Debug)]
@@ -74,6 +84,8 @@ pub enum Want {
     /// Tell the gate that the far side wants silence.
     CoolDown(Duration),
     Fetch(Fetch),
+    /// Which of these must be fetched? See [`crate::port::Queries::screen`].
+    Screen(Arc<Stream>, Vec<Candidate>),
     Finished(Ended),
 }
 
@@ -83,6 +95,7 @@ pub enum Got {
     Prepared(Result<Arc<Policy>, Fault>),
     Permit(Decision),
     Fetched(Result<Box<Page>, Box<Refusal>>),
+    Screened(Result<Vec<Candidate>, TxError>),
     /// The lease is gone.
     Lost,
     /// The process is shutting down: finish what is in flight, give the task back.
@@ -102,6 +115,8 @@ pub struct Ended {
 pub enum Outcome {
     /// The run is closed and the task in this state. The error says why, where there is one.
     Closed(TaskStatus, Option<Fault>),
+    /// Narrower windows, so many, have taken the place of the task.
+    Split(usize),
     /// The plan was cancelled before the run began.
     Cancelled,
     /// The lease was lost; nothing was written after that.
@@ -193,8 +208,11 @@ impl Run {
             wants.push(Want::Tx(tx.clone()));
             self.store = StoreSlot::Sent { tx, tries };
         }
-        if matches!(self.stage, Stage::Paging(_)) && self.verdict.is_none() && self.reader.wakes(now) {
-            wants.push(Want::Permit);
+        if matches!(self.stage, Stage::Paging(_)) && self.verdict.is_none() {
+            if self.reader.wakes(now) {
+                wants.push(Want::Permit);
+            }
+            self.screen_again(now, wants);
         }
     }
 
@@ -214,6 +232,7 @@ impl Run {
             Got::Prepared(prepared) => self.on_prepared(prepared, wants),
             Got::Permit(decision) => self.on_permit(now, decision, wants),
             Got::Fetched(result) => self.on_fetched(now, result, wants),
+            Got::Screened(answer) => self.on_screened(now, answer, wants),
         }
     }
 
@@ -253,13 +272,10 @@ impl Run {
                 self.proceed(wants);
             }
             (Stage::Ending(end), Ok(Done::EndRun(done))) => {
-                let error = match &end.end {
-                    RunEnd::Succeeded => None,
-                    RunEnd::Partial { error } | RunEnd::Failed { error } | RunEnd::Requeue { error, .. } => {
-                        Some(error.clone())
-                    }
+                let outcome = match &end.end {
+                    RunEnd::Split { slices, .. } => Outcome::Split(slices.len()),
+                    end => Outcome::Closed(done.task_status, end.error().cloned()),
                 };
-                let outcome = Outcome::Closed(done.task_status, error);
                 if done.task_status == TaskStatus::Succeeded {
                     self.advance(outcome, wants);
                 } else {
@@ -400,5 +416,4 @@ fn give_back() -> Verdict {
 }
 
 #[cfg(test)]
-#[path = "run_tests.rs"]
 mod tests;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::cursor;
-use crate::id::{CursorId, Fence, InstanceId, PlanId};
+use crate::id::{CredentialId, CursorId, Fence, InstanceId, PlanId};
 use crate::state::{Operation, TriggerType};
 use crate::time::Ts;
 use crate::window::Window;
@@ -20,6 +20,12 @@ pub struct Fire {
     /// Bounds that the caller wishes; the planner fills in what is missing.
     pub window_from: Option<Ts>,
     pub window_to: Option<Ts>,
+    /// Added to the priority of the operation; smaller is sooner (G-19).
+    pub priority: i32,
+    /// What the caller binds, as canonical JSON (see [`crate::params`]); `{}` when nothing.
+    pub params: String,
+    /// Settings of this run only, canonical JSON (ING-3.3-03, layer 5); `{}` when none.
+    pub overrides: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,8 +37,8 @@ pub struct Fired {
 
 /// Fires up to `limit` schedules whose time has come (`next_due_at <= now`), oldest first. Each moves to its first due
 /// time after now, so a long pause makes one firing, not many (G-18). A schedule whose last trigger still waits for
-/// planning only moves. The trigger's `public_id` is `schedule-<id>-<due time in µs>`, its type SCHEDULE, its project
-/// `default`.
+/// planning only moves, and so does one whose last trigger has a partition that waits. The trigger's `public_id` is
+/// `schedule-<id>-<due time in µs>`, its type SCHEDULE, its project `default`; it binds nothing and overrides nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FireDue {
     pub limit: u32,
@@ -55,12 +61,29 @@ pub struct FiredDue {
     pub now: Ts,
 }
 
-/// Leases the oldest trigger in REQUESTED whose `not_before` has come and whose lease is free or expired. The fence
-/// rises by one.
+/// Leases the oldest trigger in REQUESTED whose `not_before` has come, whose lease is free or expired and whose inventory
+/// is not known to be full. The fence rises by one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TakeTrigger {
     pub owner: String,
     pub lease: Duration,
+    /// Whatever would be planned there would have to wait: it is left where it is.
+    pub full: Vec<Inventory>,
+}
+
+/// What the limit on QUEUED tasks is counted by (ING-5.3-16).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Inventory {
+    pub provenance_code: String,
+    pub endpoint_name: String,
+    pub operation: Operation,
+}
+
+impl Inventory {
+    /// One text for each: codes and names hold no blank.
+    pub fn to_text(&self) -> String {
+        format!("{} {} {}", self.provenance_code, self.endpoint_name, self.operation.as_str())
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -75,6 +98,11 @@ pub struct TriggerTaken {
     pub operation: Operation,
     pub window_from: Option<Ts>,
     pub window_to: Option<Ts>,
+    pub priority: i32,
+    pub params: String,
+    pub overrides: String,
+    /// How far it has made its children, see [`FanOut`](super::FanOut).
+    pub place: Option<String>,
     /// A plan of this trigger that could not be sliced to its end: go on with it, on its own snapshot (C-10).
     pub plan: Option<OpenPlan>,
     pub now: Ts,
@@ -162,6 +190,8 @@ pub struct SavePlan {
     pub complete: bool,
     pub resume_delay: Duration,
     pub priority: i32,
+    /// `ing_task.credential_id`.
+    pub credential: Option<CredentialId>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -205,6 +235,14 @@ pub struct PlanSaved {
 impl TriggerTaken {
     pub fn lease(&self) -> (InstanceId, Fence) {
         (self.instance, self.fence)
+    }
+
+    pub fn inventory(&self) -> Inventory {
+        Inventory {
+            provenance_code: self.provenance_code.clone(),
+            endpoint_name: self.endpoint_name.clone(),
+            operation: self.operation,
+        }
     }
 }
 

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::plan::NewSlice;
 use super::task::{LeaseRef, Lineage};
 use crate::error::Fault;
 use crate::id::{BatchId, RunId};
 use crate::paging::Position;
-use crate::record::{Record, Rejected, Stream};
+use crate::record::{Marked, Record, Rejected, Stream};
 use crate::state::TaskStatus;
 use crate::time::Ts;
 
@@ -44,7 +45,7 @@ pub struct Resume {
 ///
 /// `Fenced` unless the task is EXECUTING under this fence. When `(run, batch_no)` is SUCCEEDED already, nothing is
 /// written and the old numbers are answered with `replayed` ("read old, do not rewrite"). Records are inserted, or
-/// replace the stored one when their version is greater, or are skipped. The task's attempts go to 0: a batch is progress.
+/// replace the stored one when their version is greater, or are skipped. With `progress` the task's attempts go to 0.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CommitBatch {
     pub lease: LeaseRef,
@@ -64,6 +65,12 @@ pub struct CommitBatch {
     /// One per key, sorted by key.
     pub records: Vec<Record>,
     pub rejected: Vec<Rejected>,
+    /// Ids whose details this batch settled, sorted by id, one each. Written to `ing_candidate`: FETCHED with its version,
+    /// or BAD with the reason, one more try, and the time until which it is left alone ([`crate::record::bad_id_pause`]).
+    pub marks: Vec<Marked>,
+    /// The slice has come further. A page that leads back to itself has not: if it counted, a task whose details cannot be
+    /// had would be tried for ever.
+    pub progress: bool,
     /// `inserted` and `updated` are 0 here, `skipped` holds what was dropped before the commit; the store adds its part.
     pub stats: BatchStats,
     /// JSON, redacted.
@@ -124,6 +131,10 @@ pub enum RunEnd {
     Succeeded,
     /// Run and task PARTIAL: a cap or a budget stopped the reading while there was more.
     Partial { error: Fault },
+    /// The window is more than one query gives out: run, task and slice become PARTIAL, and these slices, which together
+    /// are its window, take its place: each is inserted unless `(plan, signature)` exists, with its task unless the key
+    /// exists, QUEUED now, with plan, trigger, cursor, credential and priority of this one (C-26, G-26).
+    Split { error: Fault, slices: Vec<NewSlice> },
     /// Run and task FAILED.
     Failed { error: Fault },
     /// The task goes back to QUEUED, visible again at now + `delay`. A `counted` one is a failed attempt: the run is
@@ -148,6 +159,18 @@ pub struct Failure {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunEnded {
     pub task_status: TaskStatus,
+}
+
+impl RunEnd {
+    pub fn error(&self) -> Option<&Fault> {
+        match self {
+            RunEnd::Succeeded => None,
+            RunEnd::Partial { error }
+            | RunEnd::Split { error, .. }
+            | RunEnd::Failed { error }
+            | RunEnd::Requeue { error, .. } => Some(error),
+        }
+    }
 }
 
 /// `ing_task_run.stats` (ING-14.3-02): the sum over the run's batches.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::id::{CursorId, Fence, InstanceId, PlanId, SliceId, TaskId};
+use crate::id::{CredentialId, CursorId, Fence, InstanceId, PlanId, SliceId, TaskId};
 use crate::state::Operation;
 use crate::time::Ts;
 use crate::window::Window;
@@ -42,6 +42,8 @@ pub struct Lease {
     pub window: Window,
     /// Normalised execution parameters, JSON.
     pub params: String,
+    /// The credential that the task was planned with (G-15).
+    pub credential: Option<CredentialId>,
 }
 
 /// Where a task comes from.
@@ -83,7 +85,7 @@ pub struct Renewed {
 
 /// Takes back up to `limit` DISPATCHED or EXECUTING tasks whose lease has expired, or, with `everyone`, all of them: the
 /// start of the only process on an embedded database, where every other owner is known to be dead. With `everyone` the
-/// leases on triggers that wait for planning are dropped too.
+/// leases on triggers that wait for planning and on the refresh of tokens are dropped too.
 ///
 /// The orphan run becomes FAILED with reason `lease_expired`. The task goes back to QUEUED, or becomes FAILED when its
 /// attempts have reached `max_attempts`. One guarded statement decides, so a task that finished meanwhile stays finished.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "these are tests: a failure is meant to be loud")]
 
+mod partitions;
 mod support;
 
 use std::sync::atomic::Ordering::Relaxed;

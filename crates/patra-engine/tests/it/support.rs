@@ -8,13 +8,16 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use patra_core::Ts;
-use patra_core::hash::{canonical, digest};
-use patra_core::port::query::{Filter, Key, Progress, Row, View};
+use patra_core::credential::Credential;
+use patra_core::port::query::{Filter, Key, Progress, Registered, Row, View};
 use patra_core::port::transport::{Error, Request, Response};
-use patra_core::port::{Boxed, Clock, Commands, CommandsExt, Queries, Store, Transport};
+use patra_core::port::credential::Ask;
+use patra_core::port::{Boxed, Clock, Commands, CommandsExt, Credentials, Queries, Store, Transport};
+use patra_core::record::{Candidate, Stream};
+use patra_core::registry::DictType;
 use patra_core::rng::Rng;
 use patra_core::state::{Operation, TriggerType};
-use patra_core::tx::{ApplyProvenance, Done, EndpointRow, Fire, Tx, TxError};
+use patra_core::tx::{Done, Fire, Tx, TxError};
 use patra_engine::{Engine, Options, Ports};
 use patra_testkit::memory::SharedMem;
 
@@ -49,9 +52,7 @@ impl World {
     }
 
     pub(crate) fn with_flaky_store(self, seed: u64) -> World {
-        let rng = std::sync::Mutex::new(Rng::new(seed));
-        let port = Arc::new(Flaky { store: self.store.clone(), rng, odds: 4, blind: AtomicU64::new(0) });
-        World { port, ..self }
+        World { port: flaky(&self.store, seed), ..self }
     }
 
     /// The first reads of manifests and snapshots find the store away.
@@ -70,16 +71,7 @@ impl World {
 
     pub(crate) async fn fire(&self, public_id: &str) {
         let manifest = patra_spec::read("far.yaml", MANIFEST).unwrap();
-        let document = canonical(&manifest.to_document());
-        let endpoint = EndpointRow { endpoint_name: "records".into(), role: "SEARCH".into(), schedule: None };
-        let apply = ApplyProvenance {
-            provenance_code: "far".into(),
-            name: "far".into(),
-            document_hash: digest(&[&document]),
-            document,
-            endpoints: vec![endpoint],
-        };
-        self.store.run(apply).await.unwrap();
+        patra_engine::registry::apply(&self.store, &manifest).await.unwrap();
         let fire = Fire {
             public_id: public_id.into(),
             trigger_type: TriggerType::Manual,
@@ -89,6 +81,9 @@ impl World {
             operation: Operation::Harvest,
             window_from: None,
             window_to: Some(END),
+            priority: 0,
+            params: "{}".into(),
+            overrides: "{}".into(),
         };
         self.store.run(fire).await.unwrap();
     }
@@ -122,7 +117,7 @@ pub(crate) async fn stop(engine: Engine) {
 
 /// The wall clock in step with tokio's virtual time.
 #[derive(Debug)]
-struct TokioClock(tokio::time::Instant);
+pub(crate) struct TokioClock(pub(crate) tokio::time::Instant);
 
 impl Clock for TokioClock {
     fn now(&self) -> Ts {
@@ -182,6 +177,12 @@ impl Transport for FarSide {
     }
 }
 
+/// The store, but four in ten transactions go wrong.
+pub(crate) fn flaky(store: &SharedMem, seed: u64) -> Arc<dyn Store> {
+    let rng = std::sync::Mutex::new(Rng::new(seed));
+    Arc::new(Flaky { store: store.clone(), rng, odds: 4, blind: AtomicU64::new(0) })
+}
+
 /// A store that is sometimes busy, sometimes away, and sometimes does its work and loses the answer.
 #[derive(Debug)]
 struct Flaky {
@@ -222,11 +223,17 @@ impl Commands for Flaky {
 }
 
 impl Queries for Flaky {
-    fn manifest(&self, provenance_code: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
-        if self.blinded() { away() } else { self.store.manifest(provenance_code) }
+    fn registry(&self, provenance_code: &str) -> Boxed<'_, Result<Option<Registered>, TxError>> {
+        if self.blinded() { away() } else { self.store.registry(provenance_code) }
+    }
+    fn dictionary(&self) -> Boxed<'_, Result<Vec<DictType>, TxError>> {
+        self.store.dictionary()
     }
     fn snapshot(&self, hash: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
         if self.blinded() { away() } else { self.store.snapshot(hash) }
+    }
+    fn screen(&self, stream: &Stream, candidates: &[Candidate]) -> Boxed<'_, Result<Vec<Candidate>, TxError>> {
+        self.store.screen(stream, candidates)
     }
     fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {
         self.store.progress(public_id)
@@ -239,5 +246,11 @@ impl Queries for Flaky {
     }
     fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {
         self.store.ping()
+    }
+}
+
+impl Credentials for Flaky {
+    fn credentials(&self, ask: Ask) -> Boxed<'_, Result<Vec<Credential>, TxError>> {
+        self.store.credentials(ask)
     }
 }

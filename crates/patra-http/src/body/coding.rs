@@ -12,6 +12,7 @@ pub(super) enum Coding {
     Gzip,
     Deflate,
     Brotli,
+    Zstd,
 }
 
 impl Coding {
@@ -36,7 +37,8 @@ impl Coding {
             "gzip" | "x-gzip" => Some(Coding::Gzip),
             "deflate" => Some(Coding::Deflate),
             "br" => Some(Coding::Brotli),
-            _ => return Err(encoding("its encoding is none of gzip, deflate and br")),
+            "zstd" => Some(Coding::Zstd),
+            _ => return Err(encoding("its encoding is none of gzip, deflate, br and zstd")),
         })
     }
 }
@@ -61,7 +63,8 @@ mod tests {
             (&["gzip", "br"], Some(&[Coding::Gzip, Coding::Brotli])),
             (&["gzip, identity, gzip"], Some(&[Coding::Gzip, Coding::Gzip])),
             (&["gzip, gzip, gzip"], None),
-            (&["zstd"], None),
+            (&["ZSTD"], Some(&[Coding::Zstd])),
+            (&["compress"], None),
             (&["gzip;q=1"], None),
         ];
         for (values, expected) in cases {

@@ -16,6 +16,7 @@ use patra_core::port::transport::Error;
 use super::coding::Coding;
 use super::growth;
 use super::wire::Wire;
+use super::zstd::ZstdDecoder;
 use crate::fault;
 
 /// How many times larger than its wire form a body may be, once it is larger than [`FREE`].
@@ -67,6 +68,7 @@ async fn decoder(coding: Coding, mut input: Input) -> io::Result<Output> {
             Box::new(decoder)
         }
         Coding::Brotli => Box::new(BrotliDecoder::new(input)),
+        Coding::Zstd => Box::new(ZstdDecoder::new(input)),
         // "deflate" means zlib, but many servers have always sent the bare format. The first byte tells: a zlib header
         // names method 8 and a window of at most 2^15, and no bare block that an encoder writes begins so.
         Coding::Deflate => match input.fill_buf().await?.first() {

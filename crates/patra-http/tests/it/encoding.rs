@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use async_compression::tokio::write::{BrotliEncoder, DeflateEncoder, GzipEncoder, ZlibEncoder};
-use patra_core::port::transport::{Error, Transport};
+use patra_core::port::transport::{Error, Request, Transport};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::server::{Server, Step, answer, chunked, client, fetch, get, send};
@@ -21,6 +21,7 @@ pub(crate) async fn pack(name: &str, body: &[u8]) -> Vec<u8> {
             let level = async_compression::Level::Fastest;
             run(BrotliEncoder::with_quality(Vec::new(), level), body, BrotliEncoder::into_inner).await
         }
+        "zstd" => ruzstd::encoding::compress_to_vec(body, ruzstd::encoding::CompressionLevel::Fastest),
         _ => panic!("{name}"),
     }
 }
@@ -48,6 +49,9 @@ async fn bodies_are_unpacked() {
         ("br, gzip", vec!["br", "gzip"]),
         ("deflate, gzip", vec!["raw", "gzip"]),
         ("deflate, deflate", vec!["zlib", "raw"]),
+        ("zstd", vec!["zstd"]),
+        ("gzip, zstd", vec!["gzip", "zstd"]),
+        ("zstd, br", vec!["zstd", "br"]),
     ] {
         let mut packed = text.clone();
         for layer in &layers {
@@ -65,6 +69,17 @@ async fn bodies_are_unpacked() {
             assert_eq!(server.connections(), 1, "{coding} keeps the connection");
         }
     }
+}
+
+/// The offer is withdrawn, and a server that packs its body nevertheless is understood.
+#[tokio::test]
+async fn without_compression_only_the_plain_body_is_asked_for() {
+    let packed = pack("gzip", b"packed all the same").await;
+    let server = Server::fixed(answer("200 OK", &encoded("gzip"), packed)).await;
+    let request = Request { compression: false, ..get(server.url("/")) };
+    assert_eq!(client().send(request).await.unwrap().body, "packed all the same");
+    let sent = &server.requests()[0];
+    assert!(sent.contains("accept-encoding: identity\r\n"), "{sent}");
 }
 
 #[tokio::test]
@@ -96,7 +111,7 @@ async fn what_cannot_be_unpacked_is_said_so() {
         ("not gzip", answer("200 OK", &encoded("gzip"), "<html>not at all</html>")),
         ("not brotli", answer("200 OK", &encoded("br"), [0xff; 64])),
         ("checksum", answer("200 OK", &encoded("gzip"), damaged)),
-        ("zstd", answer("200 OK", &encoded("zstd"), "x")),
+        ("compress", answer("200 OK", &encoded("compress"), "x")),
         ("thrice", answer("200 OK", &encoded("gzip, gzip, gzip"), gzip.clone())),
     ] {
         let server = Server::fixed(steps).await;

@@ -16,7 +16,7 @@ async fn an_answer_arrives_whole() {
     assert_eq!(response.headers.iter().filter(|(name, _)| name == "x-one").count(), 2);
     let request = &server.requests()[0];
     assert!(request.starts_with("GET /a?b=c HTTP/1.1\r\n"), "{request}");
-    assert!(request.contains("accept-encoding: gzip, deflate, br\r\n"), "{request}");
+    assert!(request.contains("accept-encoding: gzip, deflate, br, zstd\r\n"), "{request}");
     assert!(request.contains(concat!("user-agent: patra/", env!("CARGO_PKG_VERSION"), "\r\n")), "{request}");
     for absent in ["referer", "cookie", "authorization"] {
         assert!(!request.contains(absent), "{request}");

@@ -18,6 +18,8 @@ async fn errors_show_the_host_and_no_more() {
         vec![Step::Wait(Duration::from_secs(9))],
         answer("200 OK", "content-encoding: canary\r\n", "canary"),
         answer("200 OK", "content-encoding: gzip\r\n", "canary"),
+        answer("200 OK", "content-encoding: zstd\r\n", "canary"),
+        answer("200 OK", "content-encoding: br\r\n", "canary"),
         answer("302 Found", "location: canary://canary/canary\r\n", "canary"),
         answer("302 Found", "location: http://canary:canary@10.0.0.1/canary\r\n", "canary"),
         answer("302 Found", "location: https://canary:canary@127.0.0.1:1/canary\r\n", "canary"),
@@ -25,7 +27,7 @@ async fn errors_show_the_host_and_no_more() {
     for (number, steps) in steps.into_iter().enumerate() {
         let server = Server::fixed(steps).await;
         let url = format!("http://canary:canary@{}/canary?canary=canary#canary", server.address);
-        shows_nothing(&client(), url, &format!("case {number}")).await;
+        shows_nothing(&client(), url, None, &format!("case {number}")).await;
     }
     let closed = Client::new(Guard::default()).unwrap();
     for url in [
@@ -36,15 +38,49 @@ async fn errors_show_the_host_and_no_more() {
         "http://canary:canary@[::1/canary?canary",
         "canary://canary",
     ] {
-        shows_nothing(&closed, url.to_owned(), url).await;
+        shows_nothing(&closed, url.to_owned(), None, url).await;
     }
 }
 
-async fn shows_nothing(client: &Client, url: String, case: &str) {
+#[tokio::test]
+async fn errors_on_the_way_through_a_proxy_show_no_more() {
+    for (number, steps) in [
+        vec![Step::Close],
+        vec![Step::Reset],
+        vec![Step::Wait(Duration::from_secs(9))],
+        vec![send("canary canary\r\n\r\n"), Step::Close],
+        answer("407 canary", "proxy-authenticate: canary\r\n", "canary"),
+        answer("502 canary", "", "canary"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let proxy = Server::fixed(steps).await;
+        let url = "https://canary:canary@api.test/canary?canary=canary#canary";
+        shows_nothing(&client(), url.to_owned(), Some(proxy.url("")), &format!("tunnel {number}")).await;
+    }
+    let open = Server::fixed(answer("200 OK", "", "")).await;
+    for (url, proxy) in [
+        ("http://canary:canary@10.0.0.1/canary?canary", open.url("")),
+        ("http://canary:canary@intranet/canary?canary", open.url("")),
+        ("http://canary:canary@api.test/canary?canary", "http://canary:canary@127.0.0.1:1".to_owned()),
+        ("http://canary:canary@api.test/canary?canary", "http://127.0.0.1:1".to_owned()),
+        ("http://canary:canary@api.test/canary?canary", "http://10.0.0.1:1".to_owned()),
+        ("http://canary:canary@api.test/canary?canary", "canary canary".to_owned()),
+    ] {
+        shows_nothing(&client(), url.to_owned(), Some(proxy), url).await;
+    }
+}
+
+async fn shows_nothing(client: &Client, url: String, proxy: Option<String>, case: &str) {
     let mut request = get(url);
-    request.limits = Limits { max_redirects: 2, read_timeout: Duration::from_millis(100), ..request.limits };
+    request.proxy = proxy;
+    request.body = Some("canary".into());
+    let short = Duration::from_millis(100);
+    request.limits = Limits { max_redirects: 2, read_timeout: short, connect_timeout: short * 5, ..request.limits };
     request.headers = vec![("x-key".to_owned(), "canary".to_owned())];
     let error = client.send(request).await.expect_err(case);
-    let shown = format!("{error} {error:?} {client:?}");
+    let fault = patra_core::error::Fault::from(error.clone());
+    let shown = format!("{error} {error:?} {fault} {fault:?} {client:?}");
     assert!(!shown.contains("canary"), "{case}: {shown}");
 }

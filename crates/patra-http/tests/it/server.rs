@@ -128,7 +128,7 @@ pub(crate) fn send(bytes: impl AsRef<[u8]>) -> Step {
 
 pub(crate) fn get(url: impl Into<String>) -> Request {
     let limits = Limits { read_timeout: Duration::from_secs(5), ..Limits::default() };
-    Request { method: Method::Get, url: url.into(), headers: Vec::new(), body: None, limits }
+    Request { limits, ..Request::new(Method::Get, url) }
 }
 
 /// A client that may reach the test servers.

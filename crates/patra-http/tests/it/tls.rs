@@ -41,7 +41,7 @@ async fn a_certificate_that_nobody_vouches_for_is_refused() {
 }
 
 /// Roots are chosen by the environment, which a test cannot change for itself: it runs again as a child.
-fn in_a_process_with_roots(file: &str, test: &str) {
+pub(crate) fn in_a_process_with_roots(file: &str, test: &str) {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "--ignored", test])
         .env("SSL_CERT_FILE", file)
@@ -100,7 +100,7 @@ async fn with_roots() {
 }
 
 /// Starts an https server and returns its URL. It redirects to `location`, if there is one.
-async fn secure_server(location: &str) -> String {
+pub(crate) async fn secure_server(location: &str) -> String {
     install_crypto();
     let certificate = CertificateDer::from_pem_slice(CERTIFICATE).unwrap();
     let key = PrivateKeyDer::from_pem_slice(KEY).unwrap();

@@ -1,11 +1,14 @@
 //! Paging: each type has what it needs and nothing of another type (ING-4.3-07 to -15).
 
 use super::Check;
+use super::window::filters;
 use crate::expr::Template;
 use crate::manifest::{Endpoint, Pagination};
+use crate::words::OnMaxPage;
 use crate::words::PagingType::{self, Offset, Page, Time, Token, Url};
 
 const MAX_PAGE_SIZE: u32 = 10_000;
+const MAX_ORDER: usize = 64;
 
 impl Check<'_> {
     pub(super) fn paging(&mut self, endpoint_path: &str, endpoint: &Endpoint) {
@@ -24,12 +27,7 @@ impl Check<'_> {
             let message = format!("{here:?} here, but {there:?} in response.has_more_path: say it once");
             self.report(&format!("{path}.has_more_path"), message);
         }
-        if paging.page_size.is_some_and(|size| size == 0 || size > MAX_PAGE_SIZE) {
-            self.report(&format!("{path}.page_size"), format!("expected 1 to {MAX_PAGE_SIZE} items"));
-        }
-        if paging.max_page == Some(0) {
-            self.report_with(&format!("{path}.max_page"), "expected at least 1", "remove it for no limit");
-        }
+        self.sizes(path, endpoint, paging);
         self.ceiling(path, endpoint, paging);
         self.hosts(path, paging);
         let Some(kind) = paging.r#type else {
@@ -38,6 +36,41 @@ impl Check<'_> {
         };
         self.needs(path, kind, paging);
         self.excludes(path, kind, paging);
+    }
+
+    fn sizes(&mut self, path: &str, endpoint: &Endpoint, paging: &Pagination) {
+        for (key, size) in [("page_size", paging.page_size), ("max_page_size", paging.max_page_size)] {
+            if size.is_some_and(|size| size == 0 || size > MAX_PAGE_SIZE) {
+                self.report(&format!("{path}.{key}"), format!("expected 1 to {MAX_PAGE_SIZE} items"));
+            }
+        }
+        if let (Some(size), Some(most)) = (paging.page_size, paging.max_page_size)
+            && size > most
+        {
+            let message = format!("page_size {size} is more than the {most} that the far side gives");
+            self.report_with(
+                &format!("{path}.page_size"),
+                message,
+                "lower it: what is missing would look like the end",
+            );
+        }
+        if paging.max_page == Some(0) {
+            self.report_with(&format!("{path}.max_page"), "expected at least 1", "remove it for no limit");
+        }
+        if paging.on_max_page.is_some() && paging.max_page.is_none() {
+            self.report(&format!("{path}.on_max_page"), "`on_max_page` has no meaning without `max_page`");
+        }
+        if paging.on_max_page == Some(OnMaxPage::Split) && !filters(endpoint) {
+            let message = "a window can only be cut narrower where `supports_updated_since` is true";
+            self.report_with(&format!("{path}.on_max_page"), message, "use on_max_page: partial");
+        }
+        let order = paging.order_by.as_deref();
+        if order
+            .is_some_and(|text| text.trim().is_empty() || text.len() > MAX_ORDER || text.chars().any(char::is_control))
+        {
+            let hint = "updated desc, updated asc, or how else the far side orders";
+            self.report_with(&format!("{path}.order_by"), format!("expected a text of up to {MAX_ORDER} bytes"), hint);
+        }
     }
 
     /// A ceiling that nothing can be held against would clamp in silence (ING-15-02).
@@ -99,6 +132,8 @@ impl Check<'_> {
             ("next_token_header", paging.next_token_header.is_some(), kind == Token),
             ("initial", paging.initial.is_some(), kind == Token),
             ("always_token", paging.always_token.is_some(), kind == Token),
+            ("unique_tokens", paging.unique_tokens.is_some(), matches!(kind, Token | Url)),
+            ("tail_probe", paging.tail_probe.is_some(), kind != Time),
             ("next_url_path", paging.next_url_path.is_some(), kind == Url),
             ("next_url_header", paging.next_url_header.is_some(), kind == Url),
             ("allow_hosts", !paging.allow_hosts.is_empty(), kind == Url),

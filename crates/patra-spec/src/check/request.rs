@@ -7,13 +7,13 @@ use url::Url;
 
 use super::Check;
 use crate::expr::Template;
-use crate::manifest::{Body, Endpoint, Http};
+use crate::manifest::{Body, Endpoint, Http, RequestParam};
 use crate::words::Method;
 
 /// No wait for the far side is longer (ING-4.2-08, C-44).
-const MAX_TIMEOUT: Duration = Duration::from_secs(120);
+pub(super) const MAX_TIMEOUT: Duration = Duration::from_secs(120);
 const MAX_REDIRECTS: u8 = 3;
-const MAX_BODY: u64 = 256 * 1024 * 1024;
+pub(super) const MAX_BODY: u64 = 256 * 1024 * 1024;
 /// A manifest is stored and shown: what proves who we are must not be written in it.
 const SECRET_HEADERS: &[&str] = &["authorization", "proxy-authorization", "cookie"];
 
@@ -31,10 +31,10 @@ impl Check<'_> {
             if template.contains(['?', '#']) {
                 self.report_with(&path, "a path holds no query", "put parameters under `query`");
             }
-            self.template(&path, template);
+            self.bare_template(&path, template);
         }
-        for (name, template) in &http.headers {
-            self.header(&format!("{path}.headers.{name}"), name, template);
+        for (name, param) in &http.headers {
+            self.header(&format!("{path}.headers.{name}"), name, param);
         }
         for (key, limit) in
             [("connect_timeout", http.connect_timeout), ("read_timeout", http.read_timeout), ("timeout", http.timeout)]
@@ -49,6 +49,9 @@ impl Check<'_> {
             self.report(&format!("{path}.max_body_bytes"), format!("expected 1 to {MAX_BODY} bytes"));
         }
         self.redirects(path, http);
+        if let Some(proxy) = &http.proxy {
+            self.proxy(&format!("{path}.proxy"), proxy);
+        }
     }
 
     /// Off unless asked for, and never a long chase (ING-4.2-09).
@@ -59,6 +62,14 @@ impl Check<'_> {
     }
 
     fn base_url(&mut self, path: &str, text: &str) {
+        self.address(path, text);
+        if Url::parse(text).is_ok_and(|url| url.query().is_some() || url.fragment().is_some()) {
+            self.report_with(path, "a base URL holds no query", "put parameters under `query`");
+        }
+    }
+
+    /// A URL that requests go to: encrypted unless allowed, with a host and without credentials (C-46).
+    pub(super) fn address(&mut self, path: &str, text: &str) {
         let url = match Url::parse(text) {
             Ok(url) => url,
             Err(error) => {
@@ -78,31 +89,48 @@ impl Check<'_> {
         if !url.username().is_empty() || url.password().is_some() {
             self.report(path, "credentials do not belong in a manifest");
         }
-        if url.query().is_some() || url.fragment().is_some() {
-            self.report_with(path, "a base URL holds no query", "put parameters under `query`");
+    }
+
+    fn proxy(&mut self, path: &str, text: &str) {
+        let proxy = Url::parse(text).ok().filter(|url| url.scheme() == "http" && url.has_host());
+        let Some(url) = proxy else {
+            let message = format!("{} is no address of a proxy", crate::problem::quote(text));
+            return self.report_with(path, message, "for example http://proxy.example.org:3128");
+        };
+        if !url.username().is_empty() || url.password().is_some() {
+            self.report(path, "credentials do not belong in a manifest");
+        }
+        if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
+            self.report(path, "a proxy is a scheme, a host and a port, and nothing behind");
         }
     }
 
-    fn header(&mut self, path: &str, name: &str, template: &str) {
+    fn header(&mut self, path: &str, name: &str, param: &RequestParam) {
         if !is_header_name(name) {
             self.report(path, format!("{} is no header name", crate::problem::quote(name)));
         }
-        if SECRET_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
-            self.report(path, "credentials do not belong in a manifest");
-        }
-        if template.chars().any(char::is_control) {
+        self.secret_header(path, name, &param.expr);
+        if param.expr.chars().chain(param.default.iter().flat_map(|text| text.chars())).any(char::is_control) {
             self.report(path, "a header holds no line break or other control character");
         }
-        self.template(path, template);
+        self.request_param(path, param);
+    }
+
+    /// A header that proves who we are holds a credential by its name, and no text in its place.
+    pub(super) fn secret_header(&mut self, path: &str, name: &str, template: &str) {
+        let secret = SECRET_HEADERS.contains(&name.to_ascii_lowercase().as_str());
+        if secret && !crate::expr::reads(template, "credential") {
+            let hint = "say with `auth` which credential goes where; its value is in the vault";
+            self.report_with(path, "credentials do not belong in a manifest", hint);
+        }
     }
 
     pub(super) fn request(&mut self, path: &str, endpoint: &Endpoint) {
-        let defaults = &self.manifest.defaults.http;
-        if endpoint.http.base_url.is_none() && defaults.base_url.is_none() {
+        if endpoint.http.base_url.is_none() {
             let hint = "for example base_url: https://api.example.org";
             self.report_with(&format!("{path}.http.base_url"), "`base_url` is missing", hint);
         }
-        let method = endpoint.http.method.or(defaults.method).unwrap_or_default();
+        let method = endpoint.http.method.unwrap_or_default();
         if endpoint.body.is_some() && method != Method::Post {
             let message = format!("a {} request has no body", method.as_str());
             self.report_with(&format!("{path}.body"), message, "set http.method to post, or remove `body`");
@@ -122,29 +150,27 @@ impl Check<'_> {
     /// unsound, as nobody knows then what it would have sent.
     pub(super) fn templates(&mut self, path: &str, endpoint: &Endpoint) -> Option<Vec<Template>> {
         let mut found: Vec<Option<Template>> = Vec::new();
-        for (name, text) in &endpoint.query {
-            found.push(self.template(&format!("{path}.query.{name}"), text));
+        for (name, param) in &endpoint.query {
+            found.push(self.request_param(&format!("{path}.query.{name}"), param));
         }
         if let Some(body) = &endpoint.body {
             self.body(&format!("{path}.body"), body, &mut found);
         }
-        let defaults = &self.manifest.defaults.http;
-        let others = endpoint.http.headers.values().chain(&endpoint.http.path);
-        let others = others.chain(defaults.headers.values()).chain(&defaults.path);
+        let others = endpoint.http.headers.values().map(|param| &param.expr).chain(&endpoint.http.path);
         // Reported where they stand already.
-        found.extend(others.map(|text| Template::compile(text).ok()));
+        found.extend(others.map(|text| Template::compile_with(text, &self.rules).ok()));
         found.into_iter().collect()
     }
 
-    fn body(&mut self, path: &str, body: &Body, found: &mut Vec<Option<Template>>) {
+    pub(super) fn body(&mut self, path: &str, body: &Body, found: &mut Vec<Option<Template>>) {
         if let Some(text) = &body.raw {
             // Written as a text alone, it stands at the key itself.
             let long = format!("{path}.raw");
             let at = if self.manifest.origin.places.contains_key(&long) { long.as_str() } else { path };
             found.push(self.template(at, text));
         }
-        for (name, text) in body.form.iter().flatten() {
-            found.push(self.template(&format!("{path}.form.{name}"), text));
+        for (name, param) in body.form.iter().flatten() {
+            found.push(self.request_param(&format!("{path}.form.{name}"), param));
         }
         if let Some(json) = &body.json {
             self.json_templates(&format!("{path}.json"), json, found);

@@ -4,7 +4,7 @@ use super::Check;
 use crate::expr::Template;
 use crate::manifest::Endpoint;
 use crate::snapshot::DEFAULT_MAX_WINDOW;
-use crate::words::PagingType;
+use crate::words::{OutOfRange, PagingType};
 
 impl Check<'_> {
     pub(super) fn window(&mut self, endpoint_path: &str, endpoint: &Endpoint) {
@@ -32,6 +32,15 @@ impl Check<'_> {
         {
             let message = format!("windows of {max} cannot be aligned to a wider unit");
             self.report_with(&format!("{path}.align"), message, "choose a smaller unit, or a wider max_window");
+        } else if let Some(align) = window.align
+            && !max.0.as_micros().is_multiple_of(align.unit().as_micros())
+        {
+            let message = format!("windows of {max} do not end where the unit does");
+            self.report_with(&format!("{path}.align"), message, "choose a max_window of whole units");
+        }
+        if window.out_of_range == Some(OutOfRange::Keep) && !filters(endpoint) {
+            let message = "the far side does not filter by time: every slice would keep every record";
+            self.report_with(&format!("{path}.out_of_range"), message, "remove it, or send the window");
         }
     }
 
@@ -53,6 +62,6 @@ impl Check<'_> {
     }
 }
 
-fn filters(endpoint: &Endpoint) -> bool {
+pub(super) fn filters(endpoint: &Endpoint) -> bool {
     endpoint.window.as_ref().and_then(|window| window.supports_updated_since).unwrap_or(false)
 }

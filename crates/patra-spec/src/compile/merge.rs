@@ -1,14 +1,23 @@
-//! The three layers laid over each other. Everything has been checked: what is required is there.
+//! One merged endpoint as a snapshot, with the platform's values for what nobody said; `layers::platform` lists the same
+//! values for those who ask, and a test holds the two together. Everything has been checked: what is required is there.
 
+mod auth;
+mod detail;
+mod inputs;
 mod response;
 
 use patra_core::state::Operation;
 
+use crate::iso::Iso;
 use crate::manifest::{Endpoint, Manifest};
 use crate::snapshot::{
-    DEFAULT_CONNECT_TIMEOUT_MS, DEFAULT_MAX_BODY_BYTES, DEFAULT_READ_TIMEOUT_MS, Http, Pagination, RateLimit, Retry,
-    Snapshot, Window,
+    ASCENDING, DEFAULT_CONNECT_TIMEOUT_MS, DEFAULT_MAX_BODY_BYTES, DEFAULT_ORDER_BY, DEFAULT_READ_TIMEOUT_MS, Http,
+    Pagination, RateLimit, Retry, Snapshot, Window,
 };
+use crate::words::{OnMaxPage, OutOfRange};
+use auth::auth;
+use detail::{batching, two_phase};
+use inputs::{expr, params, partitions, templates};
 use response::{lower, mapping, response};
 
 pub(super) fn snapshot(manifest: &Manifest, name: &str, endpoint: &Endpoint, operation: Operation) -> Snapshot {
@@ -17,11 +26,17 @@ pub(super) fn snapshot(manifest: &Manifest, name: &str, endpoint: &Endpoint, ope
         endpoint_code: name.to_owned(),
         operation,
         role: endpoint.role.unwrap_or_default(),
-        http: http(manifest, endpoint),
+        http: http(endpoint),
+        auth: auth(manifest, endpoint),
+        params: params(endpoint),
+        partitions: partitions(endpoint),
+        expr: expr(endpoint),
         pagination: pagination(endpoint),
         window: window(endpoint),
-        retry: retry(manifest, endpoint),
-        rate_limit: rate_limit(manifest, endpoint),
+        retry: retry(endpoint),
+        rate_limit: rate_limit(endpoint),
+        batching: batching(manifest, endpoint),
+        two_phase: two_phase(manifest, endpoint, operation),
         response: response(endpoint),
         mapping: mapping(endpoint),
         kind: endpoint.kind.unwrap_or_default(),
@@ -29,36 +44,40 @@ pub(super) fn snapshot(manifest: &Manifest, name: &str, endpoint: &Endpoint, ope
     }
 }
 
-fn http(manifest: &Manifest, endpoint: &Endpoint) -> Http {
-    let (own, shared) = (&endpoint.http, &manifest.defaults.http);
-    // Header names are compared without case: an endpoint's `accept` replaces the provenance's `Accept`.
-    let kept = shared.headers.iter().filter(|(name, _)| !own.headers.keys().any(|own| own.eq_ignore_ascii_case(name)));
-    let headers_template = kept.chain(&own.headers).map(|(name, text)| (name.clone(), text.clone())).collect();
+fn http(endpoint: &Endpoint) -> Http {
+    let http = endpoint.http.clone();
     let body = endpoint.body.clone().unwrap_or_default();
-    let millis = |own: Option<crate::Iso>, shared: Option<crate::Iso>| own.or(shared).map(crate::Iso::millis);
     Http {
-        method: own.method.or(shared.method).unwrap_or_default(),
-        base_url: own.base_url.clone().or_else(|| shared.base_url.clone()).unwrap_or_default(),
-        path_template: own.path.clone().or_else(|| shared.path.clone()).unwrap_or_default(),
-        headers_template,
-        query_template: endpoint.query.clone(),
+        method: http.method.unwrap_or_default(),
+        base_url: http.base_url.unwrap_or_default(),
+        path_template: http.path.unwrap_or_default(),
+        headers_template: templates(http.headers),
+        query_template: templates(endpoint.query.clone()),
         body_template: body.raw,
         body_json: body.json,
-        body_form: body.form,
-        connect_timeout_ms: millis(own.connect_timeout, shared.connect_timeout).unwrap_or(DEFAULT_CONNECT_TIMEOUT_MS),
-        read_timeout_ms: millis(own.read_timeout, shared.read_timeout).unwrap_or(DEFAULT_READ_TIMEOUT_MS),
-        timeout_ms: millis(own.timeout, shared.timeout),
-        max_body_bytes: own.max_body_bytes.or(shared.max_body_bytes).unwrap_or(DEFAULT_MAX_BODY_BYTES),
-        max_redirects: own.max_redirects.or(shared.max_redirects).unwrap_or(0),
+        body_form: body.form.map(templates),
+        connect_timeout_ms: http.connect_timeout.map_or(DEFAULT_CONNECT_TIMEOUT_MS, Iso::millis),
+        read_timeout_ms: http.read_timeout.map_or(DEFAULT_READ_TIMEOUT_MS, Iso::millis),
+        timeout_ms: http.timeout.map(Iso::millis),
+        max_body_bytes: http.max_body_bytes.unwrap_or(DEFAULT_MAX_BODY_BYTES),
+        max_redirects: http.max_redirects.unwrap_or(0),
+        compression: http.compression.unwrap_or(true),
+        proxy: http.proxy,
     }
 }
 
 fn pagination(endpoint: &Endpoint) -> Option<Pagination> {
-    let paging = endpoint.pagination.clone()?;
+    let (paging, platform) = (endpoint.pagination.clone()?, Pagination::default());
+    // The rest of a window can only be cut where the far side filters by time (ING-4.3-16).
+    let filters = endpoint.window.as_ref().and_then(|window| window.supports_updated_since) == Some(true);
+    let on_max_page = if filters { OnMaxPage::Split } else { OnMaxPage::Partial };
     Some(Pagination {
         r#type: paging.r#type.unwrap_or_default(),
         page_size: paging.page_size,
+        max_page_size: paging.max_page_size,
         max_page: paging.max_page,
+        on_max_page: paging.on_max_page.unwrap_or(on_max_page),
+        order_by: paging.order_by.map_or(platform.order_by, ordered),
         initial: paging.initial,
         next_token_path: paging.next_token_path,
         next_token_header: lower(paging.next_token_header),
@@ -68,11 +87,22 @@ fn pagination(endpoint: &Endpoint) -> Option<Pagination> {
         result_ceiling: paging.result_ceiling,
         base1: paging.base.map(|base| base == 1),
         always_token: paging.always_token.unwrap_or(false),
+        unique_tokens: paging.unique_tokens.unwrap_or(false),
+        tail_probe: paging.tail_probe.unwrap_or(false),
     })
+}
+
+/// The two orders that mean something here have one spelling.
+fn ordered(order: String) -> String {
+    let words = order.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+    if [DEFAULT_ORDER_BY, ASCENDING].contains(&words.as_str()) { words } else { order }
 }
 
 fn window(endpoint: &Endpoint) -> Window {
     let (window, platform) = (endpoint.window.clone().unwrap_or_default(), Window::default());
+    // Where the far side does not filter, we do.
+    let filters = window.supports_updated_since == Some(true);
+    let out_of_range = if filters { OutOfRange::Keep } else { OutOfRange::Skip };
     Window {
         supports_updated_since: window.supports_updated_since.unwrap_or(false),
         watermark_key: window.watermark_key,
@@ -82,28 +112,37 @@ fn window(endpoint: &Endpoint) -> Window {
         align: window.align,
         initial: window.initial,
         lookback: window.lookback,
+        monotonic: window.monotonic.unwrap_or(false),
+        out_of_range: Some(window.out_of_range.unwrap_or(out_of_range)),
+        as_of: window.as_of.unwrap_or(false),
         ..platform
     }
 }
 
-fn retry(manifest: &Manifest, endpoint: &Endpoint) -> Retry {
-    let (own, shared, platform) = (&endpoint.retry, &manifest.defaults.retry, Retry::default());
-    let min = own.min_delay.or(shared.min_delay).map(crate::Iso::millis);
-    let max = own.max_delay.or(shared.max_delay).map(crate::Iso::millis);
+fn retry(endpoint: &Endpoint) -> Retry {
+    let (retry, platform) = (endpoint.retry.clone(), Retry::default());
+    let (min, max) = (retry.min_delay.map(Iso::millis), retry.max_delay.map(Iso::millis));
     // When only one bound is given, the platform's other one gives way.
     let min_delay_ms = min.unwrap_or(platform.min_delay_ms.min(max.unwrap_or(u64::MAX)));
     Retry {
-        max_attempts: own.max_attempts.or(shared.max_attempts).unwrap_or(platform.max_attempts),
+        max_attempts: retry.max_attempts.unwrap_or(platform.max_attempts),
         min_delay_ms,
         max_delay_ms: max.unwrap_or(platform.max_delay_ms).max(min_delay_ms),
+        retryable_status: retry.retryable_status,
+        retryable_codes: retry.retryable_codes.unwrap_or_default(),
         ..platform
     }
 }
 
-fn rate_limit(manifest: &Manifest, endpoint: &Endpoint) -> RateLimit {
-    let (own, shared, platform) = (&endpoint.rate_limit, &manifest.defaults.rate_limit, RateLimit::default());
+fn rate_limit(endpoint: &Endpoint) -> RateLimit {
+    let (rate, platform) = (endpoint.rate_limit.clone(), RateLimit::default());
     RateLimit {
-        qps: own.refill_rate_per_sec.or(shared.refill_rate_per_sec).unwrap_or(platform.qps),
-        burst: own.burst.or(shared.burst).unwrap_or(platform.burst),
+        qps: rate.refill_rate_per_sec.unwrap_or(platform.qps),
+        burst: rate.burst.unwrap_or(platform.burst),
+        quota_daily: rate.quota_daily,
+        quota_hourly: rate.quota_hourly,
+        header_adaptive: rate.header_adaptive,
+        warmup_sec: rate.warmup_sec,
+        retry_after_respect: rate.retry_after_respect,
     }
 }

@@ -2,9 +2,11 @@
 //! lists. What the engine could do beyond is therefore out of reach, and a mistake is found where it stands, also in a
 //! branch that no trial run takes.
 
+use super::engine;
 use super::functions::{self, Allowed, Function};
 use super::literal::Shelf;
-use super::scan::{self, KEYWORDS, Sort, Token};
+use super::rules::{Rules, Scope};
+use super::scan::{self, KEYWORDS, Sort, Token, Variable};
 use crate::problem::Flaw;
 use crate::suggest::{closest, suggest};
 
@@ -18,21 +20,23 @@ const MAX_DEPTH: usize = 32;
 const TESTS: &[&str] = &["defined", "undefined", "none"];
 const VARIABLES: &[&str] = &["window.from", "window.to", "page.no", "page.offset", "page.size", "page.token"];
 const ROOTS: &[&str] = &["window", "page", "params"];
+/// Known in detail endpoints only.
+const IDS: &[&str] = &["ids", "id"];
 
 /// `open` is where the expression's `${` stands. Literals that functions need go on the shelf.
-pub(super) fn admit(
-    text: &str,
-    open: usize,
-    tokens: &[Token],
-    allowed: &Allowed,
-    shelf: &mut Shelf,
-) -> Result<(), Flaw> {
+pub(super) fn admit(text: &str, open: usize, tokens: &[Token], rules: &Rules, shelf: &mut Shelf) -> Result<(), Flaw> {
+    let Rules { allowed, scope, .. } = rules;
     if tokens.len() == 1 {
         return Err(Flaw::new(open, "the expression is empty").hint("for example `${ page.token }`"));
     }
     sizes(text, tokens)?;
     for (place, name) in scan::names(text, tokens) {
-        variable(tokens[place].at, &name)?;
+        let at = tokens[place].at;
+        match name.split('.').next() {
+            Some("credential") => credential(text, at, tokens, scope)?,
+            Some("params") => param(text, tokens, place, scope)?,
+            _ => variable(at, &name, scope)?,
+        }
     }
     for (place, token) in tokens.iter().enumerate() {
         let word = token.text(text);
@@ -112,10 +116,61 @@ fn known(allowed: &Allowed) -> String {
     }
 }
 
-fn variable(at: usize, name: &str) -> Result<(), Flaw> {
+/// A credential is put in by the transport, so nothing can be done with it here (ING-3.9-03).
+fn credential(text: &str, at: usize, tokens: &[Token], scope: &Scope) -> Result<(), Flaw> {
+    if !scope.credential {
+        let hint =
+            "a credential goes into query, headers and body, and only with an `auth` section whose type is not none";
+        return Err(Flaw::new(at, "there is no credential here").hint(hint));
+    }
+    let alone = matches!(scan::variable(text, tokens), Some(Variable::Credential(name)) if is_credential_name(&name));
+    if alone {
+        return Ok(());
+    }
+    let hint = "write `${ credential.name }`, with text around it if need be; what must be computed from a credential is \
+                done by a signing hook: auth.type: custom with auth.signing_hook";
+    Err(Flaw::new(at, "a credential stands alone in its expression: no function or operator sees its value").hint(hint))
+}
+
+fn is_credential_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// `params.name` or `params['odd-name']`, and where they are declared, only such as are.
+fn param(text: &str, tokens: &[Token], place: usize, scope: &Scope) -> Result<(), Flaw> {
+    let Some(declared) = &scope.params else { return Ok(()) };
+    let at = tokens[place].at;
+    let name = match tokens.get(place + 1..) {
+        _ if tokens[place].text(text) == scan::RENDER_QUERY => Some(scan::QUERY.to_owned()),
+        Some([dot, step, ..]) if dot.text(text) == "." => Some(step.text(text).to_owned()),
+        Some([open, name, close, ..])
+            if open.text(text) == "[" && name.sort == Sort::Text && close.text(text) == "]" =>
+        {
+            engine::unquote(name.text(text))
+        }
+        _ => None,
+    };
+    let Some(name) = name else {
+        return Err(Flaw::new(at, "`params` needs a name").hint("for example `params.query` or `params['odd-name']`"));
+    };
+    if declared.contains(&name) {
+        return Ok(());
+    }
+    let known: Vec<_> = declared.iter().map(String::as_str).collect();
+    let hint = suggest(&name, &known).unwrap_or_else(|| format!("declare it: params: {{ {name}: {{}} }}"));
+    Err(Flaw::new(at, format!("there is no parameter `{name}`")).hint(hint))
+}
+
+fn variable(at: usize, name: &str, scope: &Scope) -> Result<(), Flaw> {
     let mut steps = name.split('.');
     let known = match (steps.next(), steps.next()) {
-        (Some("params"), _) => true,
+        (Some(root), None) if IDS.contains(&root) => {
+            if scope.ids {
+                return Ok(());
+            }
+            let hint = "give the endpoint `role: detail`, and name it in `two_phase.detail` of a search";
+            return Err(Flaw::new(at, format!("`{root}` is known in detail endpoints only")).hint(hint));
+        }
         (Some(root), Some(step)) => VARIABLES.contains(&format!("{root}.{step}").as_str()),
         (Some(root), None) => ROOTS.contains(&root),
         (None, _) => false,

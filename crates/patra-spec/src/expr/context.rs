@@ -9,10 +9,13 @@ use minijinja::value::{Object, Serde};
 
 use patra_core::{Ts, Window};
 
+use super::rules::TimeStyle;
 use super::run::{self, Run};
 use super::scan::Variable;
 use super::{MAX_OUTPUT, RenderError};
 
+/// Bytes that the ids of one request may take, before they are joined.
+const MAX_IDS: usize = 4 * MAX_OUTPUT;
 /// Parameters nest no deeper than this.
 const MAX_DEPTH: usize = 64;
 
@@ -23,6 +26,8 @@ pub struct Context {
     pub page: Page,
     /// The source's own values: feed address, user name, query.
     pub params: serde_json::Map<String, serde_json::Value>,
+    /// The records that a detail request asks for.
+    pub ids: Vec<String>,
     /// What `now()` gives: frozen by the caller, never the clock, so that a replay renders the same (C-45). Left at its
     /// default, `now()` is an error.
     pub now: Ts,
@@ -41,6 +46,7 @@ pub struct Page {
 pub(super) struct Reads {
     window: bool,
     page: bool,
+    ids: bool,
     params: BTreeSet<String>,
     /// `params['x-y']`: the name is known only to the engine.
     any_param: bool,
@@ -53,6 +59,7 @@ impl Reads {
         match (steps.next(), steps.next()) {
             (Some("window"), _) => self.window = true,
             (Some("page"), _) => self.page = true,
+            (Some("id" | "ids"), _) => self.ids = true,
             (Some("params"), Some(name)) => drop(self.params.insert(name.to_owned())),
             (Some("params"), None) => self.any_param = true,
             _ => {}
@@ -62,38 +69,52 @@ impl Reads {
 
 impl Context {
     /// The value of a bare variable.
-    pub(super) fn lookup(&self, variable: &Variable) -> Result<Value, RenderError> {
+    pub(super) fn lookup(&self, variable: &Variable, times: &TimeStyle) -> Result<Value, RenderError> {
         let value = match variable {
-            Variable::WindowFrom => self.window.map(|window| window.from.to_string()).into(),
-            Variable::WindowTo => self.window.map(|window| window.to.to_string()).into(),
+            Variable::WindowFrom => self.window.map_or(Value::from(()), |window| times.write(window.from)),
+            Variable::WindowTo => self.window.map_or(Value::from(()), |window| times.write(window.to)),
             Variable::PageNo => self.page.no.into(),
             Variable::PageOffset => self.page.offset.into(),
             Variable::PageSize => self.page.size.into(),
             Variable::PageToken => self.page.token.as_deref().into(),
-            Variable::Param(name) => match self.params.get(name) {
-                Some(value) => Value::from(Serde(bounded(value)?)),
-                None => return Err(RenderError::Undefined(format!("params.{name}"))),
-            },
+            Variable::Param(name) => return self.param(name, false),
+            Variable::Id => self.ids.first().map(String::as_str).into(),
+            // Its place in the text is taken by a mark, never by a value.
+            Variable::Credential(name) => return Err(RenderError::Undefined(format!("credential.{name}"))),
         };
         Ok(value)
     }
 
+    /// A parameter. One that was declared and not given is null.
+    pub(super) fn param(&self, name: &str, declared: bool) -> Result<Value, RenderError> {
+        match self.params.get(name) {
+            Some(value) => Ok(Value::from(Serde(bounded(value)?))),
+            None if declared => Ok(Value::from(())),
+            None => Err(RenderError::Undefined(format!("params.{name}"))),
+        }
+    }
+
     /// The root of what an expression sees. What goes in is bounded, as it may be joined several times.
-    pub(super) fn scope(&self, reads: &Reads, run: Run) -> Result<Value, RenderError> {
-        let params = if reads.any_param {
+    pub(super) fn scope(
+        &self,
+        reads: &Reads,
+        declared: Option<&BTreeSet<String>>,
+        run: Run,
+    ) -> Result<Value, RenderError> {
+        if reads.any_param {
             let size = self.params.iter().map(|(key, value)| key.len() + size(value, 0)).sum::<usize>();
             if size > MAX_OUTPUT {
                 return Err(RenderError::TooLong);
             }
-            Value::from(Serde(&self.params))
-        } else {
-            let mut params = BTreeMap::new();
-            for (name, value) in reads.params.iter().filter_map(|name| self.params.get_key_value(name)) {
-                params.insert(name.as_str().to_owned(), Value::from(Serde(bounded(value)?)));
-            }
-            params.into()
-        };
-        self.scope_with(reads, params, run)
+        }
+        let given = self.params.keys().filter(|_| reads.any_param);
+        let declared = declared.into_iter().flatten();
+        let null = declared.filter(|name| reads.any_param || reads.params.contains(*name));
+        let mut params: BTreeMap<String, Value> = null.map(|name| (name.clone(), Value::from(()))).collect();
+        for name in reads.params.iter().chain(given).filter(|name| self.params.contains_key(*name)) {
+            params.insert(name.clone(), self.param(name, false)?);
+        }
+        self.scope_with(reads, params.into(), run)
     }
 
     pub(super) fn scope_with(&self, reads: &Reads, params: Value, run: Run) -> Result<Value, RenderError> {
@@ -101,7 +122,8 @@ impl Context {
             return Err(RenderError::TooLong);
         }
         let map = |names: &[(&'static str, Variable)]| {
-            let entries = names.iter().map(|(name, variable)| Ok((*name, self.lookup(variable)?)));
+            // Within an expression a time is text that functions read.
+            let entries = names.iter().map(|(name, variable)| Ok((*name, self.lookup(variable, &TimeStyle::Iso)?)));
             entries.collect::<Result<BTreeMap<_, _>, RenderError>>().map(Value::from)
         };
         let window = match reads.window {
@@ -117,7 +139,16 @@ impl Context {
             ])?,
             false => Value::UNDEFINED,
         };
-        Ok(Value::from_object(Scope { window, page, params, run: Value::from_object(run) }))
+        let (id, ids) = if reads.ids { self.ids()? } else { (Value::UNDEFINED, Value::UNDEFINED) };
+        Ok(Value::from_object(Scope { window, page, params, id, ids, run: Value::from_object(run) }))
+    }
+
+    fn ids(&self) -> Result<(Value, Value), RenderError> {
+        if self.ids.iter().map(|id| id.len() + 16).sum::<usize>() > MAX_IDS {
+            return Err(RenderError::TooLong);
+        }
+        let all: Vec<Value> = self.ids.iter().map(|id| Value::from(id.as_str())).collect();
+        Ok((self.lookup(&Variable::Id, &TimeStyle::Iso)?, all.into()))
     }
 }
 
@@ -127,6 +158,8 @@ struct Scope {
     window: Value,
     page: Value,
     params: Value,
+    id: Value,
+    ids: Value,
     run: Value,
 }
 
@@ -135,7 +168,9 @@ impl Object for Scope {
         match key.as_str()? {
             "window" => Some(self.window.clone()),
             "page" => Some(self.page.clone()),
-            "params" => Some(self.params.clone()),
+            "params" | "expr" => Some(self.params.clone()),
+            "id" => Some(self.id.clone()),
+            "ids" => Some(self.ids.clone()),
             run::NAME => Some(self.run.clone()),
             _ => None,
         }

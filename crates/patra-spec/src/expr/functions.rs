@@ -15,10 +15,11 @@ use minijinja::{Error, ErrorKind, State, Value};
 
 use super::literal::{Kind, Shelf};
 use super::run::{self, Run};
-use super::scan::{Sort, Token};
+use super::scan::{self, Sort, Token};
 use super::{MAX_OUTPUT, RenderError, tilde};
 use crate::problem::Flaw;
 use crate::suggest::suggest;
+pub(super) use hash::percent_encoded;
 
 type Body = fn(&Call<'_>) -> Result<Value, Error>;
 
@@ -63,6 +64,8 @@ pub(super) static ALL: &[Function] = &[
     function("concat", 1..=MANY, text::concat),
     function("join", 1..=2, text::join),
     function("jsonPath", 2..=2, value::json_path).with(&[(1, Kind::Path)]),
+    // The word of C-45.
+    function(scan::RENDER_QUERY, 0..=0, value::render_query),
     function("length", 1..=1, value::length),
     function("int", 1..=1, value::int),
     function("string", 1..=1, value::string),
@@ -97,9 +100,6 @@ pub struct Allowed {
     names: Option<BTreeSet<&'static str>>,
 }
 
-/// Built-ins of the request renderer, which a capability lists beside the functions (C-45).
-const RENDERER: &[&str] = &["renderQuery"];
-
 impl Allowed {
     pub fn all() -> Allowed {
         Allowed::default()
@@ -111,7 +111,6 @@ impl Allowed {
         for (at, name) in names.into_iter().enumerate() {
             match find(name) {
                 Some(function) => drop(allowed.insert(function.name)),
-                None if RENDERER.contains(&name) => {}
                 None => {
                     let hint = suggest(name, &functions().collect::<Vec<_>>());
                     let message = format!("there is no function {}", crate::problem::quote(name));
@@ -172,7 +171,7 @@ impl Function {
         if !self.takes.contains(&args.len()) {
             return Err(invalid(format!("`{}` does not take {} values", self.name, args.len())));
         }
-        let value = (self.body)(&Call { run, args })?;
+        let value = (self.body)(&Call { run, args, state })?;
         match value.as_str() {
             Some(text) if text.len() > MAX_OUTPUT => Err(failed(RenderError::TooLong)),
             _ => Ok(value),
@@ -205,6 +204,7 @@ fn arguments<'t>(text: &str, tokens: &'t [Token]) -> Vec<&'t [Token]> {
 struct Call<'c> {
     run: &'c Run,
     args: &'c [Value],
+    state: &'c State<'c, 'c>,
 }
 
 impl Call<'_> {

@@ -22,6 +22,9 @@ pub(super) enum Variable {
     PageSize,
     PageToken,
     Param(String),
+    /// The one id of a request that takes one.
+    Id,
+    Credential(String),
 }
 
 #[derive(Debug)]
@@ -170,7 +173,13 @@ pub(super) fn is_test(text: &str, tokens: &[Token], place: usize) -> bool {
     }
 }
 
-/// The variables among the tokens: the token where each begins, and its dotted name.
+/// What gives the parameter that holds the query of a run (C-45).
+pub(super) const RENDER_QUERY: &str = "renderQuery";
+/// That parameter.
+pub(super) const QUERY: &str = "q";
+
+/// The variables among the tokens: the token where each begins, and its dotted name. `expr` is another name for `params`
+/// (ING-3.9-04), and `renderQuery()` reads one of these.
 pub(super) fn names<'a>(text: &'a str, tokens: &'a [Token]) -> impl Iterator<Item = (usize, String)> + 'a {
     let is_variable = move |place: usize| {
         let before = place.checked_sub(1).map_or("", |before| tokens[before].text(text));
@@ -178,10 +187,17 @@ pub(super) fn names<'a>(text: &'a str, tokens: &'a [Token]) -> impl Iterator<Ite
             && !matches!(before, "." | "|")
             && !is_test(text, tokens, place)
             && !KEYWORDS.contains(&tokens[place].text(text))
-            && tokens.get(place + 1).is_none_or(|next| next.text(text) != "(")
+            && (tokens[place].text(text) == RENDER_QUERY
+                || tokens.get(place + 1).is_none_or(|next| next.text(text) != "("))
     };
     (0..tokens.len()).filter(move |place| is_variable(*place)).map(move |place| {
-        let mut name = tokens[place].text(text).to_owned();
+        let mut name = match tokens[place].text(text) {
+            "expr" => "params".to_owned(),
+            RENDER_QUERY if tokens.get(place + 1).is_some_and(|next| next.text(text) == "(") => {
+                return (place, format!("params.{QUERY}"));
+            }
+            root => root.to_owned(),
+        };
         for pair in tokens[place + 1..].chunks(2) {
             match pair {
                 [dot, step] if dot.text(text) == "." && step.sort == Sort::Name => {
@@ -197,6 +213,12 @@ pub(super) fn names<'a>(text: &'a str, tokens: &'a [Token]) -> impl Iterator<Ite
 
 /// The variable, when the expression is nothing else.
 pub(super) fn variable(text: &str, tokens: &[Token]) -> Option<Variable> {
+    if let [root, close] = tokens
+        && root.text(text) == "id"
+        && close.sort == Sort::Close
+    {
+        return Some(Variable::Id);
+    }
     let [root, dot, step, close] = tokens else { return None };
     if dot.text(text) != "." || step.sort != Sort::Name || close.sort != Sort::Close {
         return None;
@@ -208,7 +230,8 @@ pub(super) fn variable(text: &str, tokens: &[Token]) -> Option<Variable> {
         ("page", "offset") => Variable::PageOffset,
         ("page", "size") => Variable::PageSize,
         ("page", "token") => Variable::PageToken,
-        ("params", name) => Variable::Param(name.to_owned()),
+        ("params" | "expr", name) => Variable::Param(name.to_owned()),
+        ("credential", name) => Variable::Credential(name.to_owned()),
         _ => return None,
     })
 }

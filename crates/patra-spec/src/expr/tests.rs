@@ -3,6 +3,7 @@
 mod abuse;
 mod docs;
 mod functions;
+mod rules;
 
 use serde_json::json;
 
@@ -19,7 +20,7 @@ fn context() -> Context {
         "filter": { "tags": [{ "name": "x" }], "depth": { "a b": 1 } },
     });
     let now = "2026-02-01T12:30:15.5Z".parse().unwrap();
-    Context { window: Some(window), page, params: params.as_object().unwrap().clone(), now }
+    Context { window: Some(window), page, params: params.as_object().unwrap().clone(), now, ..Context::default() }
 }
 
 fn show(template: &str, context: &Context) -> String {

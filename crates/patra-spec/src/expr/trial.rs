@@ -13,7 +13,7 @@ use patra_core::{Ts, Window};
 use super::context::Reads;
 use super::literal::Prepared;
 use super::run::Run;
-use super::{Capped, Context, Page, RenderError, engine, scan};
+use super::{Capped, Context, Page, RenderError, engine, push_value, scan};
 use crate::problem::shorten;
 
 /// With more parameters than this in one expression, all of them are taken to be of one type.
@@ -29,7 +29,7 @@ pub(super) fn run(
     let attempt = |params: AnyParam| {
         let scope = context.scope_with(reads, Value::from_object(params), Run::trial(context.now, prepared))?;
         let value = engine::eval(expression, &scope)?;
-        Capped::default().push_value(|| shorten(source), &value).map(drop)
+        push_value(|| shorten(source), &value, |text| Capped::default().push(text)).map(drop)
     };
     let samples = [
         Value::from("1"),
@@ -63,7 +63,8 @@ fn sample() -> Context {
     let from = Ts::from_secs(1_700_000_000);
     let window = Window { from, to: from + Duration::from_secs(3_600) };
     let page = Page { no: 1, offset: 100, size: Some(100), token: Some("sample".into()) };
-    Context { window: Some(window), page, now: from + Duration::from_secs(7_200), ..Context::default() }
+    let ids = vec!["1".to_owned(), "2".to_owned()];
+    Context { window: Some(window), page, ids, now: from + Duration::from_secs(7_200), ..Context::default() }
 }
 
 /// The names of the parameters that the expression reads, each once.

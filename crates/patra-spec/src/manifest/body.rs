@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::RequestParam;
+
 /// One of three; written as a text alone, it is `raw`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub struct Body {
     /// Any JSON; every text in it is a template.
     pub json: Option<serde_json::Value>,
-    pub form: Option<BTreeMap<String, String>>,
+    pub form: Option<BTreeMap<String, RequestParam>>,
     pub raw: Option<String>,
 }
 
@@ -27,7 +29,7 @@ struct Parts {
     #[serde(skip_serializing_if = "Option::is_none")]
     json: Option<serde_json::Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    form: Option<BTreeMap<String, String>>,
+    form: Option<BTreeMap<String, RequestParam>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     raw: Option<String>,
 }

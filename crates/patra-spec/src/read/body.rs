@@ -1,5 +1,6 @@
 //! The `body` of a request.
 
+use super::inputs::request_params;
 use super::reader::Reader;
 use super::scalar;
 use crate::manifest::Body;
@@ -16,7 +17,7 @@ pub(super) fn body(reader: &mut Reader, path: &str, node: &Node) -> Option<Body>
     let s = &mut section;
     let body = Body {
         json: reader.get(s, "json", json),
-        form: reader.get(s, "form", Reader::texts),
+        form: reader.get(s, "form", request_params),
         raw: reader.get(s, "raw", Reader::text),
     };
     reader.close(&section);

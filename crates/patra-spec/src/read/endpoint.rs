@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use super::auth::auth;
 use super::body::body;
-use super::reader::Reader;
+use super::detail::{batching, two_phase};
+use super::inputs::{expr, params, partitions, request_params};
+use super::limits::{rate_limit, retry, schedule};
+use super::reader::{Reader, Section};
 use super::record::{fields, record};
 use super::response::response;
-use crate::manifest::{Endpoint, Http, Pagination, RateLimit, Retry, Schedule, Window};
+use crate::manifest::{Endpoint, Http, Pagination, Window};
 use crate::yaml::Node;
 
 pub(super) fn endpoints(reader: &mut Reader, path: &str, node: &Node) -> Option<BTreeMap<String, Endpoint>> {
@@ -25,41 +29,69 @@ pub(super) fn endpoints(reader: &mut Reader, path: &str, node: &Node) -> Option<
     Some(endpoints)
 }
 
+/// The keys that say what this one endpoint is, and the settings that it may share with others.
 fn endpoint(reader: &mut Reader, path: &str, node: &Node) -> Option<Endpoint> {
     let mut section = reader.section(path, node)?;
     let s = &mut section;
     let endpoint = Endpoint {
         role: reader.get(s, "role", Reader::word),
-        http: reader.get(s, "http", http).unwrap_or_default(),
-        query: reader.get(s, "query", Reader::texts).unwrap_or_default(),
-        body: reader.get(s, "body", body),
-        pagination: reader.get(s, "pagination", pagination),
-        window: reader.get(s, "window", window),
-        response: reader.get(s, "response", response).unwrap_or_default(),
         kind: reader.get(s, "kind", Reader::word),
-        record: reader.get(s, "record", record).unwrap_or_default(),
-        fields: reader.get(s, "fields", fields).unwrap_or_default(),
+        description: reader.get(s, "description", Reader::text),
+        method: reader.get(s, "method", Reader::word),
+        path: reader.get(s, "path", Reader::text),
+        items_path: reader.get(s, "items_path", Reader::text),
+        partitions: reader.get(s, "partitions", partitions).unwrap_or_default(),
+        two_phase: reader.get(s, "two_phase", two_phase),
         schedule: reader.get(s, "schedule", schedule),
-        retry: reader.get(s, "retry", retry).unwrap_or_default(),
-        rate_limit: reader.get(s, "rate_limit", rate_limit).unwrap_or_default(),
+        ..shared(reader, s)
     };
     reader.close(&section);
     Some(endpoint)
 }
 
-pub(super) fn http(reader: &mut Reader, path: &str, node: &Node) -> Option<Http> {
+/// The same settings for all endpoints of the provenance.
+pub(super) fn defaults(reader: &mut Reader, path: &str, node: &Node) -> Option<Endpoint> {
+    let mut section = reader.section(path, node)?;
+    let defaults = shared(reader, &mut section);
+    reader.close(&section);
+    Some(defaults)
+}
+
+fn shared(reader: &mut Reader, s: &mut Section<'_>) -> Endpoint {
+    Endpoint {
+        http: reader.get(s, "http", http).unwrap_or_default(),
+        auth: reader.get(s, "auth", auth),
+        params: reader.get(s, "params", params).unwrap_or_default(),
+        expr: reader.get(s, "expr", expr).unwrap_or_default(),
+        query: reader.get(s, "query", request_params).unwrap_or_default(),
+        body: reader.get(s, "body", body),
+        pagination: reader.get(s, "pagination", pagination),
+        window: reader.get(s, "window", window),
+        batching: reader.get(s, "batching", batching).unwrap_or_default(),
+        response: reader.get(s, "response", response).unwrap_or_default(),
+        record: reader.get(s, "record", record).unwrap_or_default(),
+        fields: reader.get(s, "fields", fields).unwrap_or_default(),
+        retry: reader.get(s, "retry", retry).unwrap_or_default(),
+        rate_limit: reader.get(s, "rate_limit", rate_limit).unwrap_or_default(),
+        ..Endpoint::default()
+    }
+}
+
+fn http(reader: &mut Reader, path: &str, node: &Node) -> Option<Http> {
     let mut section = reader.section(path, node)?;
     let s = &mut section;
     let http = Http {
         base_url: reader.get(s, "base_url", Reader::text),
         path: reader.get(s, "path", Reader::text),
         method: reader.get(s, "method", Reader::word),
-        headers: reader.get(s, "headers", Reader::texts).unwrap_or_default(),
+        headers: reader.get(s, "headers", request_params).unwrap_or_default(),
         connect_timeout: reader.get(s, "connect_timeout", Reader::duration),
         read_timeout: reader.get(s, "read_timeout", Reader::duration),
         timeout: reader.get(s, "timeout", Reader::duration),
         max_body_bytes: reader.get(s, "max_body_bytes", Reader::whole),
         max_redirects: reader.get(s, "max_redirects", Reader::whole),
+        compression: reader.get(s, "compression", Reader::flag),
+        proxy: reader.get(s, "proxy", Reader::text),
     };
     reader.close(&section);
     Some(http)
@@ -71,7 +103,10 @@ fn pagination(reader: &mut Reader, path: &str, node: &Node) -> Option<Pagination
     let pagination = Pagination {
         r#type: reader.get(s, "type", Reader::word),
         page_size: reader.get(s, "page_size", Reader::whole),
+        max_page_size: reader.get(s, "max_page_size", Reader::whole),
         max_page: reader.get(s, "max_page", Reader::whole),
+        on_max_page: reader.get(s, "on_max_page", Reader::word),
+        order_by: reader.get(s, "order_by", Reader::text),
         initial: reader.get(s, "initial", Reader::scalar),
         next_token_path: reader.get(s, "next_token_path", Reader::text),
         next_token_header: reader.get(s, "next_token_header", Reader::text),
@@ -82,6 +117,8 @@ fn pagination(reader: &mut Reader, path: &str, node: &Node) -> Option<Pagination
         has_more_path: reader.get(s, "has_more_path", Reader::text),
         base: reader.get(s, "base", Reader::whole),
         always_token: reader.get(s, "always_token", Reader::flag),
+        unique_tokens: reader.get(s, "unique_tokens", Reader::flag),
+        tail_probe: reader.get(s, "tail_probe", Reader::flag),
     };
     reader.close(&section);
     Some(pagination)
@@ -96,40 +133,13 @@ fn window(reader: &mut Reader, path: &str, node: &Node) -> Option<Window> {
         safety_lag: reader.get(s, "safety_lag", Reader::duration),
         max_window: reader.get(s, "max_window", Reader::duration),
         min_window: reader.get(s, "min_window", Reader::duration),
-        align: reader.get(s, "align", Reader::align),
+        align: reader.get(s, "align", Reader::word),
         initial: reader.get(s, "initial", Reader::instant),
         lookback: reader.get(s, "lookback", Reader::duration),
+        monotonic: reader.get(s, "monotonic", Reader::flag),
+        out_of_range: reader.get(s, "out_of_range", Reader::word),
+        as_of: reader.get(s, "as_of", Reader::flag),
     };
     reader.close(&section);
     Some(window)
-}
-
-fn schedule(reader: &mut Reader, path: &str, node: &Node) -> Option<Schedule> {
-    let mut section = reader.section(path, node)?;
-    let schedule = Schedule { every: reader.get(&mut section, "every", Reader::duration) };
-    reader.close(&section);
-    Some(schedule)
-}
-
-pub(super) fn retry(reader: &mut Reader, path: &str, node: &Node) -> Option<Retry> {
-    let mut section = reader.section(path, node)?;
-    let s = &mut section;
-    let retry = Retry {
-        max_attempts: reader.get(s, "max_attempts", Reader::whole),
-        min_delay: reader.get(s, "min_delay", Reader::duration),
-        max_delay: reader.get(s, "max_delay", Reader::duration),
-    };
-    reader.close(&section);
-    Some(retry)
-}
-
-pub(super) fn rate_limit(reader: &mut Reader, path: &str, node: &Node) -> Option<RateLimit> {
-    let mut section = reader.section(path, node)?;
-    let s = &mut section;
-    let rate_limit = RateLimit {
-        refill_rate_per_sec: reader.get(s, "refill_rate_per_sec", Reader::decimal),
-        burst: reader.get(s, "burst", Reader::whole),
-    };
-    reader.close(&section);
-    Some(rate_limit)
 }

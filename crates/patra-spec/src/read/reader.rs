@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::origin::{Origin, Place};
+use super::tour::Tour;
+use crate::origin::{Origin, Place, elsewhere};
 use crate::problem::Problem;
 use crate::suggest::{closest, suggest};
 use crate::yaml::{Data, Entry, Node};
@@ -12,6 +13,8 @@ pub(super) struct Reader {
     pub(super) origin: Origin,
     /// Paths whose problem has been said: a later check must not say "missing" about them.
     excused: BTreeSet<String>,
+    /// Set while the reader is asked what it accepts.
+    pub(super) tour: Option<Tour>,
 }
 
 /// A map being read.
@@ -27,7 +30,7 @@ pub(super) type Read<T> = fn(&mut Reader, &str, &Node) -> Option<T>;
 impl Reader {
     pub(super) fn new(file: &str) -> Reader {
         let origin = Origin { file: file.to_owned(), ..Origin::default() };
-        Reader { problems: Vec::new(), origin, excused: BTreeSet::new() }
+        Reader { problems: Vec::new(), origin, excused: BTreeSet::new(), tour: None }
     }
 
     /// A key without a value is an empty section.
@@ -43,6 +46,10 @@ impl Reader {
     /// The value of a key, if it is there and not empty.
     pub(super) fn get<T>(&mut self, section: &mut Section<'_>, key: &'static str, read: Read<T>) -> Option<T> {
         section.known.push(key);
+        if self.tour.is_some() {
+            self.show(&section.path, key, read);
+            return None;
+        }
         let entry = section.entries.iter().find(|entry| entry.key == key)?;
         let path = self.enter(&section.path, key, entry);
         match entry.value.data {
@@ -85,6 +92,9 @@ impl Reader {
 
     /// Reports the keys that no `get` asked for.
     pub(super) fn close(&mut self, section: &Section<'_>) {
+        if let Some(tour) = &mut self.tour {
+            return tour.keys(&section.path, &section.known);
+        }
         for entry in section.entries.iter().filter(|entry| !section.known.contains(&entry.key.as_str())) {
             if let Some(meant) = closest(&entry.key, &section.known) {
                 self.excused.insert(join(&section.path, meant));
@@ -97,6 +107,9 @@ impl Reader {
 
     pub(super) fn missing(&mut self, section: &Section<'_>, key: &str) {
         let path = join(&section.path, key);
+        if let Some(tour) = &mut self.tour {
+            return tour.required(&path);
+        }
         if !self.is_excused(&path) {
             self.problems.push(self.origin.problem(&path, format!("`{key}` is missing"), None));
             self.excused.insert(path);
@@ -105,6 +118,9 @@ impl Reader {
 
     /// Reports that the node is something else than what is needed.
     pub(super) fn wrong<T>(&mut self, path: &str, node: &Node, expected: &str) -> Option<T> {
+        if let Some(tour) = &mut self.tour {
+            tour.wrong(path);
+        }
         self.report(path, node, format!("expected {expected}, found {}", node.found()), None)
     }
 
@@ -114,8 +130,12 @@ impl Reader {
         None
     }
 
-    /// Whether this path, or a section that holds it, has been reported.
+    /// Whether this path, a section that holds it, or where its value could have come from, has been reported.
     pub(super) fn is_excused(&self, path: &str) -> bool {
+        elsewhere(path).iter().map(String::as_str).chain([path]).any(|path| self.is_reported(path))
+    }
+
+    fn is_reported(&self, path: &str) -> bool {
         let mut rest = Some(path);
         while let Some(path) = rest {
             if self.excused.contains(path) {
@@ -127,6 +147,6 @@ impl Reader {
     }
 }
 
-fn join(parent: &str, name: &str) -> String {
+pub(super) fn join(parent: &str, name: &str) -> String {
     if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use patra_core::Ts;
-use patra_core::window::Align;
 
 use super::reader::Reader;
+use super::tour::Form;
 use crate::iso::Iso;
 use crate::suggest::suggest;
 use crate::words::Word;
@@ -30,6 +30,7 @@ impl Reader {
 
     /// A name that ends up in keys: compared without case, so stored lower-case and trimmed (PLT-04).
     pub(super) fn code(&mut self, path: &str, node: &Node) -> Option<String> {
+        self.note(path, || Form::Code);
         let text = self.scalar(path, node)?;
         Some(text.trim().to_lowercase())
     }
@@ -42,6 +43,7 @@ impl Reader {
     }
 
     pub(super) fn whole<N: TryFrom<u64>>(&mut self, path: &str, node: &Node) -> Option<N> {
+        self.note(path, || Form::Whole);
         let number = match &node.data {
             Data::Number(text) => text.replace('_', "").parse::<u64>().ok().and_then(|number| N::try_from(number).ok()),
             _ => None,
@@ -61,6 +63,7 @@ impl Reader {
     }
 
     pub(super) fn duration(&mut self, path: &str, node: &Node) -> Option<Iso> {
+        self.note(path, || Form::Duration);
         match &node.data {
             Data::Text(text) => match text.parse() {
                 Ok(iso) => Some(iso),
@@ -74,6 +77,7 @@ impl Reader {
     }
 
     pub(super) fn instant(&mut self, path: &str, node: &Node) -> Option<Ts> {
+        self.note(path, || Form::Instant);
         match &node.data {
             Data::Text(text) => match text.parse() {
                 Ok(at) => Some(at),
@@ -84,21 +88,16 @@ impl Reader {
     }
 
     pub(super) fn word<W: Word>(&mut self, path: &str, node: &Node) -> Option<W> {
-        let words: Vec<_> = W::all().iter().map(|word| word.word().to_lowercase()).collect();
+        let aliases = W::all().iter().flat_map(|word| word.aliases().iter().copied());
+        let words = W::all().iter().map(|word| word.word()).chain(aliases);
+        let words: Vec<_> = words.map(str::to_lowercase).collect();
         let text = self.dictionary(path, node, &words)?;
-        W::all().iter().copied().find(|word| word.word().eq_ignore_ascii_case(&text))
-    }
-
-    pub(super) fn align(&mut self, path: &str, node: &Node) -> Option<Align> {
-        let words = ["min", "minute", "hour", "day"].map(str::to_owned);
-        match self.dictionary(path, node, &words)?.as_str() {
-            "day" => Some(Align::Day),
-            "hour" => Some(Align::Hour),
-            _ => Some(Align::Minute),
-        }
+        let is = |word: &str| word.eq_ignore_ascii_case(&text);
+        W::all().iter().copied().find(|word| is(word.word()) || word.aliases().iter().any(|alias| is(alias)))
     }
 
     pub(super) fn dictionary(&mut self, path: &str, node: &Node, words: &[String]) -> Option<String> {
+        self.note(path, || Form::Words(words.to_vec()));
         let allowed: Vec<_> = words.iter().map(String::as_str).collect();
         let Data::Text(text) = &node.data else {
             return self.wrong(path, node, &format!("one of {}", allowed.join(", ")));
@@ -116,7 +115,11 @@ impl Reader {
         self.list(path, node, Reader::scalar)
     }
 
-    /// Name to text, as in `query` and `headers`.
+    pub(super) fn wholes<N: TryFrom<u64>>(&mut self, path: &str, node: &Node) -> Option<Vec<N>> {
+        self.list(path, node, Reader::whole)
+    }
+
+    /// Name to text.
     pub(super) fn texts(&mut self, path: &str, node: &Node) -> Option<BTreeMap<String, String>> {
         let section = self.section(path, node)?;
         let mut texts = BTreeMap::new();

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use patra_core::hash;
 
 use super::Snapshot;
-use crate::expr::Template;
+use crate::expr::{Rules, Scope, Template};
+use crate::words::ParamLocation;
 
 impl Snapshot {
     /// What selects records, and nothing of how they are fetched: a cursor outlives a changed page size, rate or
@@ -28,6 +29,16 @@ impl Snapshot {
             if let Some(form) = &self.http.body_form {
                 map.insert("form".into(), json!(meanings(form)));
             }
+            // What stands in for null selects as well; headers never do.
+            let params = self.mapping.request_params.iter().filter(|param| param.location != ParamLocation::Header);
+            let defaults: BTreeMap<_, _> = params
+                .filter_map(|param| {
+                    Some((format!("{} {}", param.location.as_str(), param.name), param.default.as_ref()?))
+                })
+                .collect();
+            if !defaults.is_empty() {
+                map.insert("defaults".into(), json!(defaults));
+            }
             if !self.mapping.filter.is_empty() {
                 map.insert("filter".into(), json!(self.mapping.filter));
             }
@@ -37,7 +48,8 @@ impl Snapshot {
 }
 
 fn meaning(text: &str) -> Option<String> {
-    match Template::compile(text) {
+    let scope = Scope { params: None, credential: true, ids: true };
+    match Template::compile_with(text, &Rules { scope, ..Rules::default() }) {
         Ok(template) => template.meaning(),
         Err(_) => Some(text.to_owned()),
     }

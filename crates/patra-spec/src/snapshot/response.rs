@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use patra_core::{Code, Level};
 
 use crate::manifest::{Csv, Paths, Xml};
-use crate::words::{FieldType, Format, OnError};
+use crate::words::{FieldType, Format, OnError, ParamLocation};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -74,6 +74,9 @@ pub struct Condition {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Mapping {
+    /// Every value of query, headers and form, with what must be so of it (ING-3.4-10).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub request_params: Vec<RequestParam>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<Condition>,
     pub output_fields: Vec<OutputField>,
@@ -83,6 +86,22 @@ pub struct Mapping {
     /// Members that the payload goes without.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RequestParam {
+    pub name: String,
+    pub location: ParamLocation,
+    /// The template.
+    pub expr: String,
+    /// Sent when the template gives null.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default: Option<String>,
+    #[serde(skip_serializing_if = "is_false")]
+    pub required: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -101,7 +120,7 @@ pub struct OutputField {
     pub on_error: OnError,
 }
 
-fn is_false(flag: &bool) -> bool {
+pub(super) fn is_false(flag: &bool) -> bool {
     !flag
 }
 

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use patra_core::state::Operation;
 use patra_core::window::Cut;
 use patra_core::{Ts, Window, gate, paging, retry};
 
-use super::Snapshot;
-use crate::words::PagingType;
+use super::{ASCENDING, Snapshot};
+use crate::words::{OnMaxPage, OutOfRange, PagingType};
 
 impl Snapshot {
     pub fn cut(&self) -> Cut {
@@ -58,6 +59,31 @@ impl Snapshot {
             page_size: declared.page_size.unwrap_or(0),
             max_page: declared.max_page,
             always_token: declared.always_token,
+            unique_tokens: declared.unique_tokens,
+            // Without a lag the result set may grow while it is read: look at its end again (ING-4.5-02).
+            tail_probe: declared.tail_probe || self.may_grow(),
+            ceiling: declared.result_ceiling,
+            split_at_max: declared.on_max_page == OnMaxPage::Split,
+        }
+    }
+
+    fn may_grow(&self) -> bool {
+        self.operation == Operation::Harvest
+            && self.pagination.is_some()
+            && self.safety_lag().is_zero()
+            && !self.window.as_of
+    }
+
+    /// The far side gives the oldest first, so that the newest record of a page bounds all that was read (C-13).
+    pub fn is_ascending(&self) -> bool {
+        self.pagination.as_ref().is_some_and(|paging| paging.order_by == ASCENDING)
+    }
+
+    /// Whether a record outside its slice's window is stored. Unless declared, it is where the far side filters.
+    pub fn keeps_out_of_range(&self) -> bool {
+        match self.window.out_of_range {
+            Some(declared) => declared == OutOfRange::Keep,
+            None => self.window.supports_updated_since,
         }
     }
 

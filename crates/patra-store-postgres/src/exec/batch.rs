@@ -5,6 +5,7 @@ use patra_core::BatchId;
 use patra_core::tx::{BatchCommitted, BatchStats, CommitBatch, TxError};
 use tokio_postgres::Statement;
 
+use super::candidate::{self, MARK};
 use super::ledger::{INSERT_PAGE, Ledger};
 use super::{NOW, count, moment};
 use crate::error::{Fail, refused};
@@ -47,16 +48,15 @@ SELECT $1, $2, $3, $4, $5, $6, r.item_index, r.dedup_key, r.error_code, r.reason
 FROM unnest($7::bigint[], $8::text[], $9::text[], $10::text[], $11::text[])
   AS r (item_index, dedup_key, error_code, reason, sample)";
 
-/// A batch is progress.
 const RESET_ATTEMPTS: &str = "
-UPDATE ing_task SET attempt_count = 0 WHERE id = $1 AND lease_epoch = $2 AND attempt_count <> 0";
+UPDATE ing_task SET attempt_count = 0 WHERE id = $1 AND lease_epoch = $2 AND $3 AND attempt_count <> 0";
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[LOCK, FIND, STORE_ITEMS, QUARANTINE, RESET_ATTEMPTS];
 
 pub(super) async fn commit(session: &Session, op: &CommitBatch) -> Result<BatchCommitted, Fail> {
-    let [lock, now, find, items, quarantine, insert, reset] =
-        session.prepare([LOCK, NOW, FIND, STORE_ITEMS, QUARANTINE, INSERT_PAGE, RESET_ATTEMPTS]).await?;
+    let [lock, now, find, items, quarantine, marks, insert, reset] =
+        session.prepare([LOCK, NOW, FIND, STORE_ITEMS, QUARANTINE, MARK, INSERT_PAGE, RESET_ATTEMPTS]).await?;
     let (task, fence, run) = (op.lease.task.0, op.lease.fence.0, op.run.0);
     let ((), leased, now, old) = pipeline!(
         session.begin(),
@@ -75,10 +75,11 @@ pub(super) async fn commit(session: &Session, op: &CommitBatch) -> Result<BatchC
     let stats = store_items(session, &items, op, now).await?;
     let row = Ledger::of_page(op, &stats, now)?;
     // The COMMIT goes out with the statements before it: if one of them fails, the server turns it into a ROLLBACK.
-    let (row, (), _, ()) = pipeline!(
+    let (row, (), (), _, ()) = pipeline!(
         session.one(&insert, &row.params()),
         set_aside(session, &quarantine, op, now),
-        session.write(&reset, &[&task, &fence]),
+        candidate::mark(session, &marks, op, now),
+        session.write(&reset, &[&task, &fence, &op.progress]),
         session.commit(),
     )?;
     Ok(BatchCommitted { batch: BatchId(row.try_get(0)?), stats, replayed: false })

@@ -169,7 +169,11 @@ impl Place {
             token: position.token_key(),
             url: match position {
                 Position::Url(url) => url.clone(),
-                Position::Offset(_) | Position::Page(_) | Position::Token(_) | Position::Time => None,
+                Position::Offset(_)
+                | Position::Page(_)
+                | Position::Token(_)
+                | Position::Time
+                | Position::Ids { .. } => None,
             },
         })
     }

@@ -58,9 +58,9 @@ ON CONFLICT (plan_id, slice_signature_hash) DO NOTHING";
 const INSERT_TASKS: &str = "
 INSERT INTO ing_task (schedule_instance_id, plan_id, slice_id, cursor_id, project_key, provenance_code, endpoint_name,
   operation_code, params, expr_hash, idempotent_key, window_from, window_to, status_code, priority, scheduled_at,
-  created_at)
+  created_at, credential_id)
 SELECT $1, $2, s.id, $3, $4, $5, $6, $7, t.params, t.expr_hash, t.idempotent_key, t.window_from, t.window_to,
-  'QUEUED', $8, $15, $15
+  'QUEUED', $8, $15, $15, $16
 FROM unnest($9::text[], $10::jsonb[], $11::text[], $12::text[], $13::timestamptz[], $14::timestamptz[])
   WITH ORDINALITY AS t (signature, params, expr_hash, idempotent_key, window_from, window_to, place)
 JOIN ing_plan_slice s ON s.plan_id = $2 AND s.slice_signature_hash = t.signature
@@ -246,6 +246,7 @@ async fn insert_tasks(
                 &given.from,
                 &given.to,
                 &now,
+                &op.credential.map(|credential| credential.0),
             ],
         ),
         session.write(&trigger, &[&op.instance.0, &status, &not_before]),

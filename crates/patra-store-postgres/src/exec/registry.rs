@@ -1,31 +1,34 @@
-//! Writing the registry. The provenance's row is the lock: two who apply the same one take turns.
+//! Writing the registry. The provenance's row is the lock: two who write the same one take turns.
 
-use patra_core::tx::{Applied, ApplyProvenance};
+use patra_core::registry::{Table, WHOLE};
+use patra_core::tx::{Applied, ApplyProvenance, RemoveProvenance, Removed, TxError};
 
 use super::{NOW, micros, moment};
-use crate::error::Fail;
+use crate::error::{Fail, refused};
 use crate::pool::{Session, pipeline};
 
 const CREATE: &str = "
-INSERT INTO reg_provenance (provenance_code, name, document, document_hash, created_at, updated_at)
+INSERT INTO reg_provenance (provenance_code, name, config, document_hash, created_at, updated_at)
 SELECT $1, $2, $3, $4, moment.now, moment.now FROM (SELECT clock_timestamp() AS now) AS moment
 ON CONFLICT (provenance_code) DO NOTHING";
 
 const LOCK: &str = "SELECT document_hash, updated_at FROM reg_provenance WHERE provenance_code = $1 FOR UPDATE";
 
 const CHANGE: &str = "
-UPDATE reg_provenance SET name = $2, document = $3, document_hash = $4, updated_at = $5
+UPDATE reg_provenance SET name = $2, config = $3, document_hash = $4, updated_at = $5
 WHERE provenance_code = $1";
 
 const REMOVE_ENDPOINTS: &str = "
 DELETE FROM reg_prov_endpoint_def WHERE provenance_code = $1 AND endpoint_name <> ALL ($2::text[])";
 
 const PUT_ENDPOINTS: &str = "
-INSERT INTO reg_prov_endpoint_def (provenance_code, endpoint_name, role, created_at)
-SELECT $1, given.endpoint_name, given.role, $4
-FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS given (endpoint_name, role, place)
+INSERT INTO reg_prov_endpoint_def AS known (provenance_code, endpoint_name, role, config, created_at, updated_at)
+SELECT $1, given.endpoint_name, given.role, given.config, $5, $5
+FROM unnest($2::text[], $3::text[], $4::text[]) WITH ORDINALITY AS given (endpoint_name, role, config, place)
 ORDER BY given.place
-ON CONFLICT (provenance_code, endpoint_name) DO UPDATE SET role = excluded.role";
+ON CONFLICT (provenance_code, endpoint_name) DO UPDATE
+SET role = excluded.role, config = excluded.config, updated_at = excluded.updated_at
+WHERE known.role <> excluded.role OR known.config <> excluded.config";
 
 const REMOVE_SCHEDULES: &str = "
 DELETE FROM reg_schedule
@@ -42,46 +45,136 @@ ON CONFLICT (provenance_code, endpoint_name, operation_code) DO UPDATE
 SET every_us = excluded.every_us, next_due_at = excluded.next_due_at
 WHERE reg_schedule.every_us <> excluded.every_us";
 
+macro_rules! sections {
+    ($($cte:ident $name:literal),* $(,)?) => {
+        /// Takes out of the tables that are written alike what is not given.
+        const REMOVE_SECTIONS: &str = concat!(
+            "WITH given AS (SELECT * FROM unnest($2::text[], $3::text[]) AS given (table_name, endpoint_name))",
+            $(", ", stringify!($cte), " AS (
+DELETE FROM ", $name, " AS known WHERE known.provenance_code = $1 AND NOT EXISTS (
+  SELECT FROM given WHERE given.table_name = '", $name, "' AND given.endpoint_name = known.endpoint_name))",)*
+            "
+SELECT 1"
+        );
+
+        /// Puts in what is given. A section that is the same keeps its row as it is.
+        const PUT_SECTIONS: &str = concat!(
+            "WITH given AS (SELECT * FROM unnest($2::text[], $3::text[], $4::text[]) WITH ORDINALITY
+  AS given (table_name, endpoint_name, config, place))",
+            $(", ", stringify!($cte), " AS (
+INSERT INTO ", $name, " AS known (provenance_code, endpoint_name, config, updated_at)
+SELECT $1, endpoint_name, config, $5::timestamptz FROM given WHERE table_name = '", $name, "' ORDER BY place
+ON CONFLICT (provenance_code, endpoint_name) DO UPDATE
+SET config = excluded.config, updated_at = excluded.updated_at WHERE known.config <> excluded.config)",)*
+            "
+SELECT 1"
+        );
+    };
+}
+
+sections! {
+    http "reg_prov_http_cfg",
+    pagination "reg_prov_pagination_cfg",
+    window_offset "reg_prov_window_offset_cfg",
+    retry "reg_prov_retry_cfg",
+    rate_limit "reg_prov_rate_limit_cfg",
+    batching "reg_prov_batching_cfg",
+    api_param "reg_prov_api_param_map",
+    expr_capability "reg_prov_expr_capability",
+    expr_render_rule "reg_prov_expr_render_rule",
+    expr_field "reg_expr_field_dict",
+}
+
+const REMOVE: &str = "DELETE FROM reg_provenance WHERE provenance_code = $1";
+
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] =
-    &[CREATE, LOCK, CHANGE, REMOVE_ENDPOINTS, PUT_ENDPOINTS, REMOVE_SCHEDULES, PUT_SCHEDULES];
+pub(super) const STATEMENTS: &[&str] = &[
+    CREATE,
+    LOCK,
+    CHANGE,
+    REMOVE_ENDPOINTS,
+    PUT_ENDPOINTS,
+    REMOVE_SECTIONS,
+    PUT_SECTIONS,
+    REMOVE_SCHEDULES,
+    PUT_SCHEDULES,
+    REMOVE,
+];
 
 pub(super) async fn apply(session: &Session, op: &ApplyProvenance) -> Result<Applied, Fail> {
-    let [create, lock, now, change, remove_endpoints, put_endpoints, remove_schedules, put_schedules] = session
-        .prepare([CREATE, LOCK, NOW, CHANGE, REMOVE_ENDPOINTS, PUT_ENDPOINTS, REMOVE_SCHEDULES, PUT_SCHEDULES])
+    let [create, lock, now, change] = session.prepare([CREATE, LOCK, NOW, CHANGE]).await?;
+    let [remove_endpoints, put_endpoints, remove_sections, put_sections, remove_schedules, put_schedules] = session
+        .prepare([
+            REMOVE_ENDPOINTS,
+            PUT_ENDPOINTS,
+            REMOVE_SECTIONS,
+            PUT_SECTIONS,
+            REMOVE_SCHEDULES,
+            PUT_SCHEDULES,
+        ])
         .await?;
+    if let Some(flaw) = op.flaw() {
+        return Err(refused(flaw));
+    }
     let code = &op.provenance_code;
+    let config = op.config(Table::Provenance, WHOLE);
     let ((), created, stored, now) = pipeline!(
         session.begin(),
-        session.write(&create, &[code, &op.name, &op.document, &op.document_hash]),
-        session.one(&lock, &[code]),
+        session.write(&create, &[code, &op.name, &config, &op.document_hash]),
+        session.opt(&lock, &[code]),
         moment(session, &now),
     )?;
+    // Removed by somebody else between the two statements.
+    let stored = stored.ok_or(TxError::Busy)?;
     let applied = if created > 0 { Applied::Created } else { Applied::Changed };
+    if applied == Applied::Changed && stored.try_get::<_, &str>(0)? == op.document_hash {
+        session.commit().await?;
+        return Ok(Applied::Unchanged);
+    }
     let now = if applied == Applied::Created { stored.try_get(1)? } else { now };
     if applied == Applied::Changed {
-        if stored.try_get::<_, &str>(0)? == op.document_hash {
-            session.commit().await?;
-            return Ok(Applied::Unchanged);
-        }
-        session.write(&change, &[code, &op.name, &op.document, &op.document_hash, &now]).await?;
+        session.write(&change, &[code, &op.name, &config, &op.document_hash, &now]).await?;
     }
-    let endpoints = Columns::of(op);
+    let given = Columns::of(op);
     pipeline!(
-        session.write(&remove_endpoints, &[code, &endpoints.names]),
-        session.write(&put_endpoints, &[code, &endpoints.names, &endpoints.roles, &now]),
-        session.write(&remove_schedules, &[code, &endpoints.scheduled]),
-        session.write(&put_schedules, &[code, &endpoints.scheduled, &endpoints.every, &now]),
+        session.write(&remove_endpoints, &[code, &given.names]),
+        session.write(&put_endpoints, &[code, &given.names, &given.roles, &given.defs, &now]),
+        session.write(&remove_sections, &[code, &given.tables, &given.owners]),
+        session.write(&put_sections, &[code, &given.tables, &given.owners, &given.configs, &now]),
+        session.write(&remove_schedules, &[code, &given.scheduled]),
+        session.write(&put_schedules, &[code, &given.scheduled, &given.every, &now]),
     )?;
     session.commit().await?;
     Ok(applied)
 }
 
-/// The endpoints as the arrays that `unnest` takes.
+pub(super) async fn remove(session: &Session, op: &RemoveProvenance) -> Result<Removed, Fail> {
+    let [lock, remove, remove_endpoints, remove_sections, remove_schedules] =
+        session.prepare([LOCK, REMOVE, REMOVE_ENDPOINTS, REMOVE_SECTIONS, REMOVE_SCHEDULES]).await?;
+    let code = &op.provenance_code;
+    let ((), stored) = pipeline!(session.begin(), session.opt(&lock, &[code]))?;
+    if stored.is_some() {
+        let none: Vec<&str> = Vec::new();
+        pipeline!(
+            session.write(&remove, &[code]),
+            session.write(&remove_endpoints, &[code, &none]),
+            session.write(&remove_sections, &[code, &none, &none]),
+            session.write(&remove_schedules, &[code, &none]),
+        )?;
+    }
+    session.commit().await?;
+    Ok(Removed { removed: stored.is_some() })
+}
+
+/// The manifest as the arrays that `unnest` takes.
 #[derive(Default)]
 struct Columns<'a> {
     names: Vec<&'a str>,
     roles: Vec<&'a str>,
+    defs: Vec<Option<&'a str>>,
+    tables: Vec<&'a str>,
+    owners: Vec<&'a str>,
+    configs: Vec<&'a str>,
     scheduled: Vec<&'a str>,
     every: Vec<i64>,
 }
@@ -92,10 +185,16 @@ impl Columns<'_> {
         for endpoint in &op.endpoints {
             columns.names.push(&endpoint.endpoint_name);
             columns.roles.push(&endpoint.role);
+            columns.defs.push(op.config(Table::EndpointDef, &endpoint.endpoint_name));
             if let Some(schedule) = endpoint.schedule {
                 columns.scheduled.push(&endpoint.endpoint_name);
                 columns.every.push(micros(schedule.every));
             }
+        }
+        for row in &op.rows {
+            columns.tables.push(row.table.name());
+            columns.owners.push(&row.endpoint_name);
+            columns.configs.push(&row.config);
         }
         columns
     }

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio_postgres::Row;
 
 use super::ledger::{INSERT_FAILURE, Ledger};
-use super::{NOW, count, moment};
+use super::{NOW, count, moment, split};
 use crate::error::{Fail, refused};
 use crate::json::{Json, JsonText};
 use crate::pool::{Session, pipeline};
@@ -148,6 +148,9 @@ pub(super) async fn end(session: &Session, op: &EndRun) -> Result<RunEnded, Fail
     if let Some(failure) = &op.failure {
         session.write(&insert, &Ledger::of_failure(op, failure, now)?.params()).await?;
     }
+    if let RunEnd::Split { slices, .. } = &op.end {
+        split::replace(session, op.lease.task, slices, now).await?;
+    }
     session.commit().await?;
     Ok(RunEnded { task_status: ending.task })
 }
@@ -167,7 +170,7 @@ impl Ending<'_> {
         let over = |run, task, error| Ending { run, task, error, attempts, delay: None };
         match &op.end {
             RunEnd::Succeeded => over("SUCCEEDED", TaskStatus::Succeeded, None),
-            RunEnd::Partial { error } => over("PARTIAL", TaskStatus::Partial, Some(error)),
+            RunEnd::Partial { error } | RunEnd::Split { error, .. } => over("PARTIAL", TaskStatus::Partial, Some(error)),
             RunEnd::Failed { error } => over("FAILED", TaskStatus::Failed, Some(error)),
             RunEnd::Requeue { error, counted: true, .. } if attempts >= op.max_attempts => {
                 over("FAILED", TaskStatus::Failed, Some(error))

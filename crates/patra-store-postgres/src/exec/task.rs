@@ -1,7 +1,7 @@
 //! The queue. Each operation is one statement; all times are the server's, read once per statement.
 
 use patra_core::tx::{Claim, Claimed, Lease, LeaseRef, Lineage, Renew, Renewed, Sweep, Swept};
-use patra_core::{Code, CursorId, Fault, Fence, InstanceId, PlanId, SliceId, TaskId, Ts, Window};
+use patra_core::{Code, CredentialId, CursorId, Fault, Fence, InstanceId, PlanId, SliceId, TaskId, Ts, Window};
 use tokio_postgres::Row;
 
 use super::{count, micros};
@@ -33,7 +33,7 @@ claimed AS (
 )
 SELECT moment.now, c.id, c.lease_epoch, c.leased_until, c.attempt_count, c.schedule_instance_id, c.plan_id, c.slice_id,
   c.cursor_id, c.project_key, c.provenance_code, c.endpoint_name, c.operation_code, c.expr_hash, c.window_from,
-  c.window_to, c.params
+  c.window_to, c.params, c.credential_id
 FROM moment LEFT JOIN claimed c ON true
 ORDER BY c.priority, c.scheduled_at, c.id";
 
@@ -86,6 +86,11 @@ triggers AS (
   UPDATE ing_schedule_instance
   SET lease_owner = NULL, leased_until = NULL
   WHERE $3 AND status_code = 'REQUESTED' AND lease_owner IS NOT NULL
+),
+refreshes AS (
+  UPDATE ing_credential_state
+  SET refresh_owner = NULL, refresh_until = NULL
+  WHERE $3 AND refresh_owner IS NOT NULL
 )
 SELECT moment.now, s.id, s.status_code
 FROM moment LEFT JOIN swept s ON true
@@ -121,6 +126,7 @@ fn read_lease(row: &Row) -> Result<Lease, Fail> {
         expr_hash: row.try_get(13)?,
         window: Window { from, to },
         params: row.try_get::<_, JsonText>(16)?.0,
+        credential: row.try_get::<_, Option<i64>>(17)?.map(CredentialId),
     })
 }
 

@@ -1,7 +1,7 @@
 //! Triggers: asked for, due, taken by a planner, settled without a plan.
 
 use patra_core::tx::{
-    Fire, FireDue, Fired, FiredDue, OpenPlan, SettleTrigger, Settlement, TakeTrigger, TriggerSettled, TriggerTaken,
+    Fire, FireDue, Fired, FiredDue, Inventory, OpenPlan, SettleTrigger, Settlement, TakeTrigger, TriggerSettled, TriggerTaken,
     TxError,
 };
 use patra_core::{Fence, InstanceId, PlanId, Window};
@@ -10,14 +10,14 @@ use tokio_postgres::Row;
 
 use super::{NOW, count, micros, moment};
 use crate::error::Fail;
-use crate::json::Json;
+use crate::json::{Json, JsonText};
 use crate::pool::{Session, pipeline};
 use crate::time::Time;
 
 const FIRE: &str = "
 INSERT INTO ing_schedule_instance (public_id, trigger_type_code, project_key, provenance_code, endpoint_name,
-  operation_code, window_from, window_to, status_code, not_before, created_at)
-SELECT $1, $2, $3, $4, $5, $6, $7, $8, 'REQUESTED', moment.now, moment.now
+  operation_code, window_from, window_to, priority, params, overrides, status_code, not_before, created_at)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'REQUESTED', moment.now, moment.now
 FROM (SELECT clock_timestamp() AS now) AS moment
 ON CONFLICT (public_id) DO NOTHING";
 
@@ -35,9 +35,9 @@ FOR UPDATE OF s SKIP LOCKED";
 
 const FIRE_SCHEDULES: &str = "
 INSERT INTO ing_schedule_instance (public_id, schedule_id, trigger_type_code, project_key, provenance_code,
-  endpoint_name, operation_code, status_code, not_before, created_at)
+  endpoint_name, operation_code, priority, params, overrides, status_code, not_before, created_at)
 SELECT due.public_id, s.id, 'SCHEDULE', 'default', s.provenance_code,
-  s.endpoint_name, s.operation_code, 'REQUESTED', $3, $3
+  s.endpoint_name, s.operation_code, 0, '{}', '{}', 'REQUESTED', $3, $3
 FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS due (id, public_id, place)
 JOIN reg_schedule s ON s.id = due.id
 ORDER BY due.place
@@ -56,6 +56,7 @@ next AS (
   SELECT id FROM ing_schedule_instance
   WHERE status_code = 'REQUESTED' AND not_before <= (SELECT now FROM moment)
     AND (leased_until IS NULL OR leased_until <= (SELECT now FROM moment))
+    AND provenance_code || ' ' || endpoint_name || ' ' || operation_code <> ALL ($3::text[])
   ORDER BY id
   LIMIT 1
   FOR UPDATE SKIP LOCKED
@@ -66,7 +67,7 @@ SET lease_owner = $1, leased_until = moment.now + $2::bigint * interval '1 micro
 FROM next, moment
 WHERE i.id = next.id
 RETURNING i.id, i.lease_epoch, i.public_id, i.trigger_type_code, i.project_key, i.provenance_code, i.endpoint_name,
-  i.operation_code, i.window_from, i.window_to, moment.now";
+  i.operation_code, i.window_from, i.window_to, i.priority, i.params, i.overrides, i.fan_place, moment.now";
 
 /// A statement of its own, after the lock: in one with it, its snapshot could be older than the lock, and miss the plan.
 const OPEN_PLAN: &str = "
@@ -97,7 +98,19 @@ pub(super) async fn fire(session: &Session, op: &Fire) -> Result<Fired, Fail> {
         session.begin(),
         session.write(
             &fire,
-            &[&op.public_id, &trigger, &op.project_key, &op.provenance_code, &op.endpoint_name, &operation, &from, &to],
+            &[
+                &op.public_id,
+                &trigger,
+                &op.project_key,
+                &op.provenance_code,
+                &op.endpoint_name,
+                &operation,
+                &from,
+                &to,
+                &op.priority,
+                &Json(op.params.as_str()),
+                &Json(op.overrides.as_str()),
+            ],
         ),
         session.one(&find, &[&op.public_id]),
     )?;
@@ -134,7 +147,8 @@ pub(super) async fn fire_due(session: &Session, op: FireDue) -> Result<FiredDue,
 pub(super) async fn take(session: &Session, op: &TakeTrigger) -> Result<Option<TriggerTaken>, Fail> {
     let [take, open_plan] = session.prepare([TAKE, OPEN_PLAN]).await?;
     let lease = micros(op.lease);
-    let ((), taken) = pipeline!(session.begin(), session.opt(&take, &[&op.owner, &lease]))?;
+    let full: Vec<_> = op.full.iter().map(Inventory::to_text).collect();
+    let ((), taken) = pipeline!(session.begin(), session.opt(&take, &[&op.owner, &lease, &full]))?;
     let Some(taken) = taken else {
         session.commit().await?;
         return Ok(None);
@@ -159,8 +173,12 @@ fn read_taken(row: &Row, plan: Option<OpenPlan>) -> Result<TriggerTaken, Fail> {
         operation: row.try_get::<_, &str>(7)?.parse()?,
         window_from: time(8)?,
         window_to: time(9)?,
+        priority: row.try_get(10)?,
+        params: row.try_get::<_, JsonText>(11)?.0,
+        overrides: row.try_get::<_, JsonText>(12)?.0,
+        place: row.try_get::<_, Option<JsonText>>(13)?.map(|JsonText(place)| place),
         plan,
-        now: row.try_get::<_, Time>(10)?.0,
+        now: row.try_get::<_, Time>(14)?.0,
     })
 }
 

@@ -8,26 +8,50 @@ use crate::json::JsonText;
 use crate::pool::Session;
 
 pub(crate) const PROGRESS: &str = "
-SELECT i.id, i.status_code, i.record_remarks, t.queued, t.active, t.succeeded, t.partial, t.failed, t.cancelled,
-  b.batches, b.inserted, b.updated, b.skipped, b.rejected, b.retries, b.throttled
-FROM ing_schedule_instance i
-CROSS JOIN LATERAL (
-  SELECT count(*) FILTER (WHERE status_code = 'QUEUED') AS queued,
-    count(*) FILTER (WHERE status_code IN ('DISPATCHED', 'EXECUTING')) AS active,
-    count(*) FILTER (WHERE status_code = 'SUCCEEDED') AS succeeded,
-    count(*) FILTER (WHERE status_code = 'PARTIAL') AS partial,
-    count(*) FILTER (WHERE status_code = 'FAILED') AS failed,
-    count(*) FILTER (WHERE status_code = 'CANCELLED') AS cancelled
-  FROM ing_task WHERE schedule_instance_id = i.id
-) AS t
-CROSS JOIN LATERAL (
-  SELECT count(*) AS batches, coalesce(sum(inserted), 0)::bigint AS inserted,
-    coalesce(sum(updated), 0)::bigint AS updated, coalesce(sum(skipped), 0)::bigint AS skipped,
-    coalesce(sum(failed), 0)::bigint AS rejected, coalesce(sum(retries), 0)::bigint AS retries,
-    coalesce(sum(throttled), 0)::bigint AS throttled
-  FROM ing_task_run_batch WHERE schedule_instance_id = i.id AND status_code = 'SUCCEEDED'
-) AS b
-WHERE i.public_id = $1";
+WITH asked AS (
+  SELECT id, status_code, record_remarks FROM ing_schedule_instance WHERE public_id = $1
+), family AS (
+  SELECT id, NULL::text AS made FROM asked
+  UNION ALL
+  SELECT i.id, i.status_code FROM ing_schedule_instance i JOIN asked ON i.root_id = asked.id
+), per_trigger AS (
+  SELECT f.made, t.queued, t.active, t.succeeded, t.partial, t.split, t.failed, t.cancelled
+  FROM family f
+  CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE status_code = 'QUEUED') AS queued,
+      count(*) FILTER (WHERE status_code IN ('DISPATCHED', 'EXECUTING')) AS active,
+      count(*) FILTER (WHERE status_code = 'SUCCEEDED') AS succeeded,
+      count(*) FILTER (WHERE status_code = 'PARTIAL' AND NOT is_split) AS partial,
+      count(*) FILTER (WHERE status_code = 'PARTIAL' AND is_split) AS split,
+      count(*) FILTER (WHERE status_code = 'FAILED') AS failed,
+      count(*) FILTER (WHERE status_code = 'CANCELLED') AS cancelled
+    FROM (
+      SELECT task.status_code, task.status_code = 'PARTIAL' AND EXISTS (
+        SELECT 1 FROM ing_plan_slice s WHERE s.id = task.slice_id AND s.status_code = 'PARTIAL') AS is_split
+      FROM ing_task task WHERE task.schedule_instance_id = f.id
+    ) AS each
+  ) AS t
+), tasks AS (
+  SELECT count(made) AS made, count(*) FILTER (WHERE made = 'REQUESTED') AS waiting,
+    count(*) FILTER (WHERE made = 'FAILED') AS refused,
+    count(*) FILTER (WHERE made <> 'REQUESTED' AND queued + active > 0) AS open,
+    coalesce(sum(queued), 0)::bigint AS queued, coalesce(sum(active), 0)::bigint AS active,
+    coalesce(sum(succeeded), 0)::bigint AS succeeded, coalesce(sum(partial), 0)::bigint AS partial,
+    coalesce(sum(split), 0)::bigint AS split,
+    coalesce(sum(failed), 0)::bigint AS failed, coalesce(sum(cancelled), 0)::bigint AS cancelled
+  FROM per_trigger
+), batches AS (
+  SELECT count(*) AS batches, coalesce(sum(b.inserted), 0)::bigint AS inserted,
+    coalesce(sum(b.updated), 0)::bigint AS updated, coalesce(sum(b.skipped), 0)::bigint AS skipped,
+    coalesce(sum(b.failed), 0)::bigint AS rejected, coalesce(sum(b.retries), 0)::bigint AS retries,
+    coalesce(sum(b.throttled), 0)::bigint AS throttled
+  FROM family f JOIN ing_task_run_batch b ON b.schedule_instance_id = f.id
+  WHERE b.status_code = 'SUCCEEDED'
+)
+SELECT asked.id, asked.status_code, asked.record_remarks, t.queued, t.active, t.succeeded, t.partial, t.failed,
+  t.cancelled, b.batches, b.inserted, b.updated, b.skipped, b.rejected, b.retries, b.throttled, t.made, t.waiting,
+  t.refused, t.open, t.split
+FROM asked, tasks t, batches b";
 
 pub(crate) async fn progress(session: &Session, public_id: String) -> Result<Option<Progress>, Fail> {
     let [statement] = session.prepare([PROGRESS]).await?;
@@ -37,10 +61,15 @@ pub(crate) async fn progress(session: &Session, public_id: String) -> Result<Opt
         instance: InstanceId(row.try_get(0)?),
         trigger_status: row.try_get::<_, &str>(1)?.parse()?,
         remarks: row.try_get::<_, Option<JsonText>>(2)?.map(|JsonText(text)| text),
+        partitions: sum(16)?,
+        partitions_waiting: sum(17)?,
+        partitions_failed: sum(18)?,
+        partitions_open: sum(19)?,
         tasks_queued: sum(3)?,
         tasks_active: sum(4)?,
         tasks_succeeded: sum(5)?,
         tasks_partial: sum(6)?,
+        tasks_split: sum(20)?,
         tasks_failed: sum(7)?,
         tasks_cancelled: sum(8)?,
         batches: sum(9)?,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use patra_core::state::Operation;
-use patra_core::tx::{Claim, ReadCoverage, TakeTrigger};
+use patra_core::tx::{Claim, ReadCoverage};
 use patra_testkit::contract::make;
 
 use crate::support::{Schema, run};
@@ -15,7 +15,7 @@ async fn eight_claimers_never_share_a_task_and_leave_none() {
     let Some(schema) = Schema::new() else { return };
     let store = schema.open().await;
     run(&store, make::fire("many", Operation::Harvest)).await.unwrap();
-    let taken = run(&store, TakeTrigger { owner: "planner".into(), lease: make::LONG }).await.unwrap().unwrap();
+    let taken = run(&store, make::take(make::LONG)).await.unwrap().unwrap();
     let epoch = run(&store, ReadCoverage { cursor: make::namespace(Operation::Harvest, "ns") }).await.unwrap().epoch;
     let saved = run(&store, Arc::new(make::plan(&taken, epoch, &make::windows(0, 2_000)))).await.unwrap();
     assert_eq!((saved.created, saved.existing), (2_000, 0));

@@ -146,8 +146,8 @@ async fn what_postgres_cannot_store_is_refused_without_showing_it() {
     let nul = store.progress("s3cret\0").await;
     assert!(matches!(nul, Err(TxError::Refused(_))), "{nul:?}");
 
-    let mut broken = make::provenance("h", &[]);
-    broken.document = "s3cret".into();
+    let mut broken = make::provenance("h", &[("works", None)]);
+    broken.endpoints[0].role = "s3cret".into();
     let answer = run(&store, broken).await;
     let Err(TxError::Refused(message)) = answer else { panic!("{answer:?}") };
     assert!(!message.contains("s3cret"), "{message}");

@@ -1,4 +1,4 @@
-//! One page: its records and its quarantine, with its ledger row. The hot path.
+//! One page: its records, its quarantine and what it settles of ids, with its ledger row. The hot path.
 
 use std::str;
 
@@ -7,7 +7,7 @@ use patra_core::tx::{BatchCommitted, BatchStats, CommitBatch, LeaseRef, TxError}
 use patra_core::{BatchId, Ts};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::ledger;
+use super::{candidate, ledger};
 use crate::error::{Error, Result};
 
 const READ_EXECUTING: &str = "
@@ -61,11 +61,12 @@ pub(super) fn commit(db: &Connection, op: &CommitBatch, now: Ts) -> Result<Batch
     let mut stats = op.stats;
     store_records(db, op, &mut stats, now)?;
     store_rejected(db, op, now)?;
+    candidate::mark(db, op, now)?;
     let batch = ledger::insert_page(db, op, &stats, now)?.ok_or_else(|| {
         let (run, batch_no) = (op.run, op.batch_no);
         Error::refused(format!("batch {batch_no} of run {run}: another batch holds its number, token or key"))
     })?;
-    if attempts != 0 {
+    if attempts != 0 && op.progress {
         db.prepare_cached(RESET_ATTEMPTS)?.execute([task.0])?;
     }
     Ok(BatchCommitted { batch, stats, replayed: false })

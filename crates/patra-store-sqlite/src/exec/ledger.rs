@@ -134,6 +134,6 @@ impl Ledger<'_> {
 fn url(position: &Position) -> Option<&str> {
     match position {
         Position::Url(url) => url.as_deref(),
-        Position::Offset(_) | Position::Page(_) | Position::Token(_) | Position::Time => None,
+        Position::Offset(_) | Position::Page(_) | Position::Token(_) | Position::Time | Position::Ids { .. } => None,
     }
 }

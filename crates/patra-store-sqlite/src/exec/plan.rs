@@ -51,9 +51,10 @@ const READ_SLICE: &str = "SELECT id FROM ing_plan_slice WHERE plan_id = ?1 AND s
 const INSERT_TASK: &str = "
 INSERT INTO ing_task
   (schedule_instance_id, plan_id, slice_id, cursor_id, project_key, provenance_code, endpoint_name, operation_code,
-   params, expr_hash, idempotent_key, window_from, window_to, status_code, priority, scheduled_at, created_at)
+   params, expr_hash, idempotent_key, window_from, window_to, status_code, priority, scheduled_at, created_at,
+   credential_id)
 SELECT schedule_instance_id, id, ?2, ?3, ?4, provenance_code, endpoint_name, operation_code,
-   ?5, ?6, ?7, ?8, ?9, 'QUEUED', ?10, ?11, ?11
+   ?5, ?6, ?7, ?8, ?9, 'QUEUED', ?10, ?11, ?11, ?12
 FROM ing_plan
 WHERE id = ?1
 ON CONFLICT (idempotent_key) DO NOTHING";
@@ -110,6 +111,7 @@ pub(super) fn save(db: &Connection, op: &SavePlan, now: Ts) -> Result<PlanSaved>
             slice.window.to.micros(),
             op.priority,
             now.micros(),
+            op.credential.map(|credential| credential.0),
         ];
         created += db.prepare_cached(INSERT_TASK)?.execute(values)?;
     }

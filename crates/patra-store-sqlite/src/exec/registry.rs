@@ -1,74 +1,173 @@
-//! The registry: provenances, their endpoints and schedules.
+//! Writing the registry: provenances, section by section, and their schedules.
+
+use std::collections::BTreeMap;
 
 use patra_core::Ts;
+use patra_core::registry::{Table, WHOLE};
 use patra_core::state::Operation;
 use patra_core::time::micros;
-use patra_core::tx::{Applied, ApplyProvenance, EndpointRow};
+use patra_core::tx::{Applied, ApplyProvenance, EndpointRow, RemoveProvenance, Removed, Schedule};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 const READ_HASH: &str = "SELECT document_hash FROM reg_provenance WHERE provenance_code = ?1";
 
 const UPSERT_PROVENANCE: &str = "
-INSERT INTO reg_provenance (provenance_code, name, document, document_hash, created_at, updated_at)
+INSERT INTO reg_provenance (provenance_code, name, config, document_hash, created_at, updated_at)
 VALUES (?1, ?2, ?3, ?4, ?5, ?5)
 ON CONFLICT (provenance_code) DO UPDATE
-SET name = excluded.name, document = excluded.document, document_hash = excluded.document_hash,
+SET name = excluded.name, config = excluded.config, document_hash = excluded.document_hash,
     updated_at = excluded.updated_at";
 
-const UPSERT_ENDPOINT: &str = "
-INSERT INTO reg_prov_endpoint_def (provenance_code, endpoint_name, role, created_at)
-VALUES (?1, ?2, ?3, ?4)
-ON CONFLICT (provenance_code, endpoint_name) DO UPDATE SET role = excluded.role";
+const DELETE_PROVENANCE: &str = "DELETE FROM reg_provenance WHERE provenance_code = ?1";
 
 // The list of names to keep is one JSON array: one statement, however many there are.
 const DELETE_ENDPOINTS: &str = "
 DELETE FROM reg_prov_endpoint_def
 WHERE provenance_code = ?1 AND endpoint_name NOT IN (SELECT value FROM json_each(?2))";
 
+const UPSERT_ENDPOINT: &str = "
+INSERT INTO reg_prov_endpoint_def (provenance_code, endpoint_name, role, config, created_at, updated_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?5)
+ON CONFLICT (provenance_code, endpoint_name) DO UPDATE
+SET role = excluded.role, config = excluded.config, updated_at = excluded.updated_at
+WHERE role <> excluded.role OR config <> excluded.config";
+
 const DELETE_SCHEDULES: &str = "
 DELETE FROM reg_schedule
 WHERE provenance_code = ?1 AND endpoint_name NOT IN (SELECT value FROM json_each(?2))";
 
-// An unchanged interval keeps its due time; a new or changed one counts from now.
-const UPSERT_SCHEDULE: &str = "
+const READ_INTERVAL: &str = "
+SELECT every_us FROM reg_schedule WHERE provenance_code = ?1 AND endpoint_name = ?2 AND operation_code = ?3";
+
+const INSERT_SCHEDULE: &str = "
 INSERT INTO reg_schedule (provenance_code, endpoint_name, operation_code, every_us, next_due_at)
-VALUES (?1, ?2, ?3, ?4, ?5)
-ON CONFLICT (provenance_code, endpoint_name, operation_code) DO UPDATE
-SET every_us = excluded.every_us, next_due_at = excluded.next_due_at
-WHERE every_us <> excluded.every_us";
+VALUES (?1, ?2, ?3, ?4, ?5)";
+
+const CHANGE_SCHEDULE: &str = "
+UPDATE reg_schedule SET every_us = ?4, next_due_at = ?5
+WHERE provenance_code = ?1 AND endpoint_name = ?2 AND operation_code = ?3";
+
+macro_rules! sections {
+    ($($table:ident $name:literal),* $(,)?) => {
+        /// The tables that are written alike, and the two statements of each, in this order. A section that is the same
+        /// keeps its row as it is.
+        const SECTIONS: &[Table] = &[$(Table::$table),*];
+
+        pub(super) const DELETE_SECTION: &[&str] = &[$(concat!("
+DELETE FROM ", $name, "
+WHERE provenance_code = ?1 AND endpoint_name NOT IN (SELECT value FROM json_each(?2))")),*];
+
+        pub(super) const UPSERT_SECTION: &[&str] = &[$(concat!("
+INSERT INTO ", $name, " (provenance_code, endpoint_name, config, updated_at) VALUES (?1, ?2, ?3, ?4)
+ON CONFLICT (provenance_code, endpoint_name) DO UPDATE
+SET config = excluded.config, updated_at = excluded.updated_at WHERE config <> excluded.config")),*];
+    };
+}
+
+sections! {
+    HttpCfg "reg_prov_http_cfg",
+    PaginationCfg "reg_prov_pagination_cfg",
+    WindowOffsetCfg "reg_prov_window_offset_cfg",
+    RetryCfg "reg_prov_retry_cfg",
+    RateLimitCfg "reg_prov_rate_limit_cfg",
+    BatchingCfg "reg_prov_batching_cfg",
+    ApiParamMap "reg_prov_api_param_map",
+    ExprCapability "reg_prov_expr_capability",
+    ExprRenderRule "reg_prov_expr_render_rule",
+    ExprFieldDict "reg_expr_field_dict",
+}
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] =
-    &[READ_HASH, UPSERT_PROVENANCE, UPSERT_ENDPOINT, DELETE_ENDPOINTS, DELETE_SCHEDULES, UPSERT_SCHEDULE];
+pub(super) const STATEMENTS: &[&str] = &[
+    READ_HASH,
+    UPSERT_PROVENANCE,
+    DELETE_PROVENANCE,
+    DELETE_ENDPOINTS,
+    UPSERT_ENDPOINT,
+    DELETE_SCHEDULES,
+    READ_INTERVAL,
+    INSERT_SCHEDULE,
+    CHANGE_SCHEDULE,
+];
 
 pub(super) fn apply_provenance(db: &Connection, op: &ApplyProvenance, now: Ts) -> Result<Applied> {
-    let code = &op.provenance_code;
+    if let Some(flaw) = op.flaw() {
+        return Err(Error::refused(flaw));
+    }
+    let code = &*op.provenance_code;
     let known: Option<String> = db.prepare_cached(READ_HASH)?.query_row([code], |row| row.get(0)).optional()?;
     if known.as_deref() == Some(&*op.document_hash) {
         return Ok(Applied::Unchanged);
     }
-    let values = params![code, op.name, op.document, op.document_hash, now.micros()];
+    let values = params![code, op.name, op.config(Table::Provenance, WHOLE), op.document_hash, now.micros()];
     db.prepare_cached(UPSERT_PROVENANCE)?.execute(values)?;
-    db.prepare_cached(DELETE_ENDPOINTS)?.execute(params![code, names(&op.endpoints, |_| true)?])?;
-    let scheduled = names(&op.endpoints, |endpoint| endpoint.schedule.is_some())?;
-    db.prepare_cached(DELETE_SCHEDULES)?.execute(params![code, scheduled])?;
-    for endpoint in &op.endpoints {
-        let values = params![code, endpoint.endpoint_name, endpoint.role, now.micros()];
-        db.prepare_cached(UPSERT_ENDPOINT)?.execute(values)?;
-        if let Some(schedule) = endpoint.schedule {
-            let due = now + schedule.every;
-            let operation = Operation::Harvest.as_str();
-            let values = params![code, endpoint.endpoint_name, operation, micros(schedule.every), due.micros()];
-            db.prepare_cached(UPSERT_SCHEDULE)?.execute(values)?;
-        }
-    }
+    put_endpoints(db, op, now)?;
+    put_sections(db, op, now)?;
+    put_schedules(db, code, &op.endpoints, now)?;
     Ok(if known.is_some() { Applied::Changed } else { Applied::Created })
 }
 
-fn names(endpoints: &[EndpointRow], wanted: impl Fn(&EndpointRow) -> bool) -> Result<String> {
-    let names: Vec<_> =
-        endpoints.iter().filter(|endpoint| wanted(endpoint)).map(|endpoint| &*endpoint.endpoint_name).collect();
-    Ok(serde_json::to_string(&names)?)
+fn put_endpoints(db: &Connection, op: &ApplyProvenance, now: Ts) -> Result<()> {
+    let code = &op.provenance_code;
+    let kept = list(op.endpoints.iter().map(|endpoint| &*endpoint.endpoint_name))?;
+    db.prepare_cached(DELETE_ENDPOINTS)?.execute(params![code, kept])?;
+    for endpoint in &op.endpoints {
+        let config = op.config(Table::EndpointDef, &endpoint.endpoint_name);
+        let values = params![code, endpoint.endpoint_name, endpoint.role, config, now.micros()];
+        db.prepare_cached(UPSERT_ENDPOINT)?.execute(values)?;
+    }
+    Ok(())
+}
+
+fn put_sections(db: &Connection, op: &ApplyProvenance, now: Ts) -> Result<()> {
+    let code = &op.provenance_code;
+    let mut by_table = BTreeMap::<_, Vec<_>>::new();
+    for row in &op.rows {
+        by_table.entry(row.table).or_default().push(row);
+    }
+    for ((table, delete), upsert) in SECTIONS.iter().zip(DELETE_SECTION).zip(UPSERT_SECTION) {
+        let rows = by_table.remove(table).unwrap_or_default();
+        let kept = list(rows.iter().map(|row| &*row.endpoint_name))?;
+        db.prepare_cached(delete)?.execute(params![code, kept])?;
+        for row in rows {
+            db.prepare_cached(upsert)?.execute(params![code, row.endpoint_name, row.config, now.micros()])?;
+        }
+    }
+    Ok(())
+}
+
+/// An unchanged interval keeps its due time; a new or changed one counts from now.
+fn put_schedules(db: &Connection, code: &str, endpoints: &[EndpointRow], now: Ts) -> Result<()> {
+    let scheduled: Vec<_> =
+        endpoints.iter().filter_map(|endpoint| Some((&*endpoint.endpoint_name, endpoint.schedule?))).collect();
+    db.prepare_cached(DELETE_SCHEDULES)?.execute(params![code, list(scheduled.iter().map(|(name, _)| *name))?])?;
+    let operation = Operation::Harvest.as_str();
+    for (name, Schedule { every }) in scheduled {
+        let known: Option<i64> =
+            db.prepare_cached(READ_INTERVAL)?.query_row(params![code, name, operation], |row| row.get(0)).optional()?;
+        if known == Some(micros(every)) {
+            continue;
+        }
+        let write = if known.is_some() { CHANGE_SCHEDULE } else { INSERT_SCHEDULE };
+        let values = params![code, name, operation, micros(every), (now + every).micros()];
+        db.prepare_cached(write)?.execute(values)?;
+    }
+    Ok(())
+}
+
+pub(super) fn remove_provenance(db: &Connection, op: &RemoveProvenance) -> Result<Removed> {
+    let code = &op.provenance_code;
+    let removed = db.prepare_cached(DELETE_PROVENANCE)?.execute([code])? > 0;
+    if removed {
+        for delete in [DELETE_ENDPOINTS, DELETE_SCHEDULES].iter().chain(DELETE_SECTION) {
+            db.prepare_cached(delete)?.execute(params![code, "[]"])?;
+        }
+    }
+    Ok(Removed { removed })
+}
+
+fn list<'a>(names: impl Iterator<Item = &'a str>) -> Result<String> {
+    Ok(serde_json::to_string(&names.collect::<Vec<_>>())?)
 }

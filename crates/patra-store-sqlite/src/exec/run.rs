@@ -7,7 +7,7 @@ use patra_core::{RunId, TaskId, Ts};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::json;
 
-use super::ledger;
+use super::{ledger, split};
 use crate::error::{Error, Result};
 use crate::sql::word;
 
@@ -165,6 +165,9 @@ pub(super) fn end(db: &Connection, op: &EndRun, now: Ts) -> Result<RunEnded> {
         close.again_at.map(Ts::micros),
         close.task.is_final().then_some(now.micros()),
     ])?;
+    if let RunEnd::Split { slices, .. } = &op.end {
+        split::replace(db, task, slices, now)?;
+    }
     Ok(RunEnded { task_status: close.task })
 }
 
@@ -181,7 +184,9 @@ fn decide<'a>(db: &Connection, op: &'a EndRun, attempts: u32, now: Ts) -> Result
     let ended = |run, task, error| Close { run, task, error, attempts, again_at: None };
     Ok(match &op.end {
         RunEnd::Succeeded => ended(RunStatus::Succeeded, TaskStatus::Succeeded, None),
-        RunEnd::Partial { error } => ended(RunStatus::Partial, TaskStatus::Partial, Some(error)),
+        RunEnd::Partial { error } | RunEnd::Split { error, .. } => {
+            ended(RunStatus::Partial, TaskStatus::Partial, Some(error))
+        }
         RunEnd::Failed { error } => ended(RunStatus::Failed, TaskStatus::Failed, Some(error)),
         RunEnd::Requeue { error, counted: true, .. } if attempts >= op.max_attempts => {
             ended(RunStatus::Failed, TaskStatus::Failed, Some(error))

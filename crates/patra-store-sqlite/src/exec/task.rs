@@ -3,7 +3,7 @@
 use patra_core::error::{Code, Fault};
 use patra_core::state::TaskStatus;
 use patra_core::tx::{Claim, Claimed, Lease, Lineage, Renew, Renewed, Sweep, Swept};
-use patra_core::{CursorId, Fence, InstanceId, PlanId, SliceId, TaskId, Ts, Window};
+use patra_core::{CredentialId, CursorId, Fence, InstanceId, PlanId, SliceId, TaskId, Ts, Window};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::Result;
@@ -28,7 +28,7 @@ SET status_code = 'DISPATCHED', lease_owner = ?2, leased_until = ?3, lease_epoch
     lease_count = lease_count + 1, attempt_count = attempt_count + 1
 WHERE id = ?1 AND status_code = 'QUEUED'
 RETURNING id, lease_epoch, leased_until, attempt_count, schedule_instance_id, plan_id, slice_id, cursor_id, project_key,
-  provenance_code, endpoint_name, operation_code, expr_hash, window_from, window_to, params";
+  provenance_code, endpoint_name, operation_code, expr_hash, window_from, window_to, params, credential_id";
 
 const RENEW: &str = "
 UPDATE ing_task
@@ -59,9 +59,13 @@ const FREE_TRIGGERS: &str = "
 UPDATE ing_schedule_instance INDEXED BY idx_instance_waiting SET lease_owner = NULL, leased_until = NULL
 WHERE status_code = 'REQUESTED' AND leased_until IS NOT NULL";
 
+const FREE_REFRESHES: &str = "
+UPDATE ing_credential_state INDEXED BY idx_credential_refreshing SET refresh_owner = NULL, refresh_until = NULL
+WHERE refresh_owner IS NOT NULL";
+
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] =
-    &[NEXT_PRIORITY, PICK, LEASE, RENEW, READ_EXPIRED, TAKE_BACK, FAIL_ORPHANS, FREE_TRIGGERS];
+    &[NEXT_PRIORITY, PICK, LEASE, RENEW, READ_EXPIRED, TAKE_BACK, FAIL_ORPHANS, FREE_TRIGGERS, FREE_REFRESHES];
 
 pub(super) fn claim(db: &Connection, op: &Claim, now: Ts) -> Result<Claimed> {
     let until = (now + op.lease).micros();
@@ -105,6 +109,7 @@ fn read_lease(row: &Row<'_>) -> rusqlite::Result<Lease> {
         expr_hash: row.get(12)?,
         window: Window { from: time(row, 13)?, to: time(row, 14)? },
         params: row.get(15)?,
+        credential: row.get::<_, Option<i64>>(16)?.map(CredentialId),
     })
 }
 
@@ -126,6 +131,7 @@ pub(super) fn renew(db: &Connection, op: &Renew, now: Ts) -> Result<Renewed> {
 pub(super) fn sweep(db: &Connection, op: Sweep, now: Ts) -> Result<Swept> {
     if op.everyone {
         db.prepare_cached(FREE_TRIGGERS)?.execute([])?;
+        db.prepare_cached(FREE_REFRESHES)?.execute([])?;
     }
     let expired_by = if op.everyone { Ts::MAX } else { now };
     let expired: Vec<i64> = db

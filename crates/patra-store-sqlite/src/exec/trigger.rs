@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use patra_core::state::{Operation, TriggerStatus, TriggerType};
 use patra_core::tx::{
-    Fire, FireDue, Fired, FiredDue, OpenPlan, SettleTrigger, Settlement, TakeTrigger, TriggerSettled, TriggerTaken,
-    TxError,
+    Fire, FireDue, Fired, FiredDue, Inventory, OpenPlan, SettleTrigger, Settlement, TakeTrigger, TriggerSettled,
+    TriggerTaken, TxError,
 };
 use patra_core::{Fence, InstanceId, PlanId, Ts, Window};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -17,8 +17,8 @@ use crate::sql::{maybe_time, time, word};
 const INSERT: &str = "
 INSERT INTO ing_schedule_instance
   (public_id, schedule_id, trigger_type_code, project_key, provenance_code, endpoint_name, operation_code,
-   window_from, window_to, status_code, not_before, created_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'REQUESTED', ?10, ?10)
+   window_from, window_to, priority, params, overrides, status_code, not_before, created_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 'REQUESTED', ?13, ?13)
 ON CONFLICT (public_id) DO NOTHING
 RETURNING id";
 
@@ -43,10 +43,11 @@ SET lease_owner = ?1, leased_until = ?2, lease_epoch = lease_epoch + 1
 WHERE id = (
   SELECT id FROM ing_schedule_instance
   WHERE status_code = 'REQUESTED' AND not_before <= ?3 AND (leased_until IS NULL OR leased_until <= ?3)
+    AND provenance_code || ' ' || endpoint_name || ' ' || operation_code NOT IN (SELECT value FROM json_each(?4))
   ORDER BY id
   LIMIT 1)
 RETURNING id, lease_epoch, public_id, trigger_type_code, project_key, provenance_code, endpoint_name, operation_code,
-  window_from, window_to";
+  window_from, window_to, priority, params, overrides, fan_place";
 
 const READ_OPEN_PLAN: &str = "
 SELECT id, spec_fingerprint, window_from, window_to,
@@ -85,6 +86,9 @@ fn insert(db: &Connection, op: &Fire, schedule: Option<i64>, now: Ts) -> Result<
         op.operation.as_str(),
         op.window_from.map(Ts::micros),
         op.window_to.map(Ts::micros),
+        op.priority,
+        op.params,
+        op.overrides,
         now.micros(),
     ];
     Ok(db.prepare_cached(INSERT)?.query_row(values, |row| row.get(0).map(InstanceId)).optional()?)
@@ -123,6 +127,9 @@ pub(super) fn fire_due(db: &Connection, op: FireDue, now: Ts) -> Result<FiredDue
             operation: due.operation,
             window_from: None,
             window_to: None,
+            priority: 0,
+            params: "{}".into(),
+            overrides: "{}".into(),
         };
         fired += u32::from(insert(db, &trigger, Some(schedule), now)?.is_some());
     }
@@ -143,7 +150,8 @@ fn read_due(row: &Row<'_>) -> rusqlite::Result<Due> {
 }
 
 pub(super) fn take(db: &Connection, op: &TakeTrigger, now: Ts) -> Result<Option<TriggerTaken>> {
-    let values = params![op.owner, (now + op.lease).micros(), now.micros()];
+    let full = json!(op.full.iter().map(Inventory::to_text).collect::<Vec<_>>()).to_string();
+    let values = params![op.owner, (now + op.lease).micros(), now.micros(), full];
     let taken = db.prepare_cached(TAKE)?.query_row(values, |row| {
         Ok(TriggerTaken {
             instance: InstanceId(row.get(0)?),
@@ -156,6 +164,10 @@ pub(super) fn take(db: &Connection, op: &TakeTrigger, now: Ts) -> Result<Option<
             operation: word(row, 7)?,
             window_from: maybe_time(row, 8)?,
             window_to: maybe_time(row, 9)?,
+            priority: row.get(10)?,
+            params: row.get(11)?,
+            overrides: row.get(12)?,
+            place: row.get(13)?,
             plan: None,
             now,
         })

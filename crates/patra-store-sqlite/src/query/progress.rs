@@ -11,23 +11,54 @@ use crate::sql::word;
 const READ_TRIGGER: &str = "
 SELECT id, status_code, record_remarks FROM ing_schedule_instance WHERE public_id = ?1";
 
-const COUNT_TASKS: &str = "
-SELECT status_code, count(*) FROM ing_task WHERE schedule_instance_id = ?1 GROUP BY status_code";
+/// The trigger and what was made of it.
+macro_rules! family {
+    () => {
+        "(SELECT ?1 AS id UNION ALL SELECT id FROM ing_schedule_instance WHERE root_id = ?1)"
+    };
+}
 
-const SUM_BATCHES: &str = "
-SELECT count(*), coalesce(sum(inserted), 0), coalesce(sum(updated), 0), coalesce(sum(skipped), 0),
-  coalesce(sum(failed), 0), coalesce(sum(retries), 0), coalesce(sum(throttled), 0)
-FROM ing_task_run_batch
-WHERE schedule_instance_id = ?1 AND status_code = 'SUCCEEDED'";
+const COUNT_PARTITIONS: &str = "
+SELECT count(*), coalesce(sum(status_code = 'REQUESTED'), 0), coalesce(sum(status_code = 'FAILED'), 0)
+FROM ing_schedule_instance
+WHERE root_id = ?1";
+
+const COUNT_OPEN: &str = "
+SELECT count(*)
+FROM ing_schedule_instance made
+WHERE made.root_id = ?1 AND made.status_code <> 'REQUESTED'
+  AND EXISTS (SELECT 1 FROM ing_task task WHERE task.schedule_instance_id = made.id
+              AND task.status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING'))";
+
+const COUNT_TASKS: &str = concat!(
+    "
+SELECT task.status_code, count(*), task.status_code = 'PARTIAL' AND EXISTS (
+    SELECT 1 FROM ing_plan_slice slice WHERE slice.id = task.slice_id AND slice.status_code = 'PARTIAL') AS is_split
+FROM ",
+    family!(),
+    " made JOIN ing_task task ON task.schedule_instance_id = made.id
+GROUP BY task.status_code, is_split"
+);
+
+const SUM_BATCHES: &str = concat!(
+    "
+SELECT count(*), coalesce(sum(batch.inserted), 0), coalesce(sum(batch.updated), 0), coalesce(sum(batch.skipped), 0),
+  coalesce(sum(batch.failed), 0), coalesce(sum(batch.retries), 0), coalesce(sum(batch.throttled), 0)
+FROM ",
+    family!(),
+    " made JOIN ing_task_run_batch batch ON batch.schedule_instance_id = made.id
+WHERE batch.status_code = 'SUCCEEDED'"
+);
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[READ_TRIGGER, COUNT_TASKS, SUM_BATCHES];
+pub(super) const STATEMENTS: &[&str] = &[READ_TRIGGER, COUNT_PARTITIONS, COUNT_OPEN, COUNT_TASKS, SUM_BATCHES];
 
 pub(super) fn read(db: &Connection, public_id: &str) -> Result<Option<Progress>> {
-    // One snapshot for all three: tasks and batches must agree.
+    // One snapshot for all: tasks and batches must agree.
     let snapshot = db.unchecked_transaction()?;
     let progress = read_trigger(&snapshot, public_id)?;
     let Some(mut progress) = progress else { return Ok(None) };
+    count_partitions(&snapshot, &mut progress)?;
     count_tasks(&snapshot, &mut progress)?;
     sum_batches(&snapshot, &mut progress)?;
     Ok(Some(progress))
@@ -39,10 +70,15 @@ fn read_trigger(db: &Connection, public_id: &str) -> Result<Option<Progress>> {
             instance: InstanceId(row.get(0)?),
             trigger_status: word(row, 1)?,
             remarks: row.get(2)?,
+            partitions: 0,
+            partitions_waiting: 0,
+            partitions_failed: 0,
+            partitions_open: 0,
             tasks_queued: 0,
             tasks_active: 0,
             tasks_succeeded: 0,
             tasks_partial: 0,
+            tasks_split: 0,
             tasks_failed: 0,
             tasks_cancelled: 0,
             batches: 0,
@@ -57,6 +93,18 @@ fn read_trigger(db: &Connection, public_id: &str) -> Result<Option<Progress>> {
     Ok(progress.optional()?)
 }
 
+fn count_partitions(db: &Connection, progress: &mut Progress) -> Result<()> {
+    let number = |row: &rusqlite::Row<'_>, at| row.get::<_, i64>(at).map(i64::unsigned_abs);
+    let id = [progress.instance.0];
+    (progress.partitions, progress.partitions_waiting, progress.partitions_failed) = db
+        .prepare_cached(COUNT_PARTITIONS)?
+        .query_row(id, |row| Ok((number(row, 0)?, number(row, 1)?, number(row, 2)?)))?;
+    if progress.partitions > 0 {
+        progress.partitions_open = db.prepare_cached(COUNT_OPEN)?.query_row(id, |row| number(row, 0))?;
+    }
+    Ok(())
+}
+
 fn count_tasks(db: &Connection, progress: &mut Progress) -> Result<()> {
     let mut statement = db.prepare_cached(COUNT_TASKS)?;
     let mut rows = statement.query([progress.instance.0])?;
@@ -66,6 +114,7 @@ fn count_tasks(db: &Connection, progress: &mut Progress) -> Result<()> {
             TaskStatus::Queued => progress.tasks_queued += count,
             TaskStatus::Dispatched | TaskStatus::Executing => progress.tasks_active += count,
             TaskStatus::Succeeded => progress.tasks_succeeded += count,
+            TaskStatus::Partial if row.get(2)? => progress.tasks_split += count,
             TaskStatus::Partial => progress.tasks_partial += count,
             TaskStatus::Failed => progress.tasks_failed += count,
             TaskStatus::Cancelled => progress.tasks_cancelled += count,

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use patra_core::port::query::View;
 use patra_core::state::Operation;
-use patra_core::tx::{self, Claim, RecordAdvance, RunEnd, SavePlan, TakeTrigger, TxError};
+use patra_core::tx::{
+    self, Claim, RecordAdvance, RemoveProvenance, RunEnd, SavePlan, SyncDictionary, TakeTrigger, TxError,
+};
 
 use super::{Fixture, make};
 
@@ -93,7 +95,7 @@ pub(super) async fn one_public_id_fired_by_twenty_is_one_trigger(fx: Fixture) {
 pub(super) async fn a_trigger_is_taken_by_one_of_twenty(fx: Fixture) {
     fx.fire("a").await;
     fx.fire("b").await;
-    let takes = (0..20).map(|at| TakeTrigger { owner: format!("planner {at}"), lease: make::LONG }).collect();
+    let takes = (0..20).map(|at| TakeTrigger { owner: format!("planner {at}"), ..make::take(make::LONG) }).collect();
     let answers = at_once(&fx, takes).await;
     let mut taken: Vec<_> = answers.into_iter().filter_map(|answer| answer.expect("an answer")).collect();
     taken.extend(fx.take().await);
@@ -118,4 +120,26 @@ pub(super) async fn the_newest_of_concurrent_pages_wins(fx: Fixture) {
     let items = fx.rows(View::Items).await;
     assert_eq!(items.len(), 20);
     assert!(items.texts("fields").iter().all(|fields| fields == r#"{"at":8}"#));
+}
+
+pub(super) async fn a_provenance_that_many_write_is_that_of_one_of_them(fx: Fixture) {
+    let all = [("a", None), ("b", None), ("c", None), ("d", None)];
+    let manifest = |at: usize| make::provenance(&format!("h{at}"), &all[..at % all.len() + 1]);
+    let remove = RemoveProvenance { provenance_code: make::PROVENANCE.into() };
+    let writing = at_once(&fx, (0..20).map(manifest).collect());
+    let removing = at_once(&fx, vec![remove; 20]);
+    let (written, removed) = tokio::join!(writing, removing);
+    assert!(written.iter().all(Result::is_ok) && removed.iter().all(Result::is_ok), "{written:?} {removed:?}");
+    if let Some(stored) = fx.subject.store.registry(make::PROVENANCE).await.expect("an answer") {
+        let found = (0..20).map(manifest).find(|one| one.document_hash == stored.document_hash);
+        assert_eq!(stored.rows, found.expect("one of the twenty").rows);
+    }
+}
+
+pub(super) async fn one_dictionary_written_by_twenty_is_written_once(fx: Fixture) {
+    let sync = SyncDictionary { types: make::dictionary(1) };
+    let answers = at_once(&fx, vec![sync.clone(); 20]).await;
+    let changed = answers.iter().filter(|answer| answer.as_ref().is_ok_and(|done| done.changed)).count();
+    assert_eq!((changed, answers.iter().all(Result::is_ok)), (1, true), "{answers:?}");
+    assert_eq!(fx.subject.store.dictionary().await, Ok(sync.types));
 }

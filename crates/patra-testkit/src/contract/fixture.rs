@@ -9,7 +9,7 @@ use patra_core::record::Record;
 use patra_core::state::{Operation, TaskStatus};
 use patra_core::tx::{
     self, BatchCommitted, Claim, Coverage, Lease, LeaseRef, PlanSaved, ReadCoverage, RecordAdvance, RunEnd, RunStarted,
-    StartRun, Sweep, Swept, TakeTrigger, TriggerTaken, TxError,
+    StartRun, Sweep, Swept, TriggerTaken, TxError,
 };
 use patra_core::{CursorId, InstanceId, RunId, Ts, Window};
 
@@ -62,7 +62,7 @@ impl Fixture {
     }
 
     pub async fn take(&self) -> Option<TriggerTaken> {
-        self.ok(TakeTrigger { owner: "planner".into(), lease: make::LONG }).await
+        self.ok(make::take(make::LONG)).await
     }
 
     /// Fires a HARVEST and takes it.

@@ -6,12 +6,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use patra_core::cursor::{Name, Scope};
 use patra_core::paging::Position;
+use patra_core::params::Params;
 use patra_core::record::{Record, Rejected, Stream, Version};
+use patra_core::registry::{DictItem, DictType, Row, Table, WHOLE};
 use patra_core::state::{Operation, TriggerType};
-use patra_core::tx::{
-    ApplyProvenance, BatchStats, CommitBatch, EndRun, EndpointRow, Failure, Fire, Lease, LeaseRef, NewPlan, NewSlice,
-    PlanTarget, RunEnd, RunStats, SavePlan, Schedule, TriggerTaken,
-};
+use patra_core::tx::{ApplyProvenance, BatchStats, Child, CommitBatch, EndRun, EndpointRow, Failure, FanOut, Fire, Lease, LeaseRef, MAX_PARTITIONS, NewPlan, NewSlice, PlanTarget, RunEnd, RunStats, SavePlan, Schedule, TakeTrigger, TriggerTaken};
 use patra_core::{Code, Fault, RunId, Ts, Window};
 
 pub const PROVENANCE: &str = "demo";
@@ -48,7 +47,7 @@ pub fn provenance(hash: &str, endpoints: &[(&str, Option<Duration>)]) -> ApplyPr
     ApplyProvenance {
         provenance_code: PROVENANCE.into(),
         name: format!("Demo {hash}"),
-        document: format!(r#"{{"hash":"{hash}"}}"#),
+        rows: sections(hash, &endpoints.iter().map(|(name, _)| *name).collect::<Vec<_>>()),
         document_hash: hash.into(),
         endpoints: endpoints
             .iter()
@@ -58,6 +57,46 @@ pub fn provenance(hash: &str, endpoints: &[(&str, Option<Duration>)]) -> ApplyPr
                 schedule: every.map(|every| Schedule { every }),
             })
             .collect(),
+    }
+}
+
+/// A row in every table for the provenance as a whole where that makes sense, and for each endpoint, sorted. Each
+/// tells its place and the tag; those of the first endpoint's paging are always the same.
+pub fn sections(tag: &str, endpoints: &[&str]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for table in Table::ALL {
+        let owners = match table {
+            Table::Provenance => vec![WHOLE],
+            Table::EndpointDef => endpoints.to_vec(),
+            _ => [&[WHOLE], endpoints].concat(),
+        };
+        rows.extend(owners.into_iter().map(|owner| {
+            let tag = if *table == Table::PaginationCfg { "always" } else { tag };
+            let config = format!(r#"{{"of":"{} {owner}","tag":"{tag}"}}"#, table.name());
+            Row { table: *table, endpoint_name: owner.into(), config }
+        }));
+    }
+    rows.sort();
+    rows
+}
+
+/// Number 0 is empty, 1 and 2 differ in every table, and 3 names one word twice, which no store accepts.
+pub fn dictionary(number: u64) -> Vec<DictType> {
+    let item = |code: &str, aliases: &[&str]| DictItem {
+        code: code.into(),
+        name: format!("the word {code} of {number}"),
+        aliases: aliases.iter().map(|alias| (*alias).to_owned()).collect(),
+    };
+    let kind = |code: &str, items: Vec<DictItem>| DictType { code: code.into(), name: format!("{code} {number}"), items };
+    match number {
+        0 => Vec::new(),
+        1 => vec![
+            kind("ing_operation", vec![item("HARVEST", &["harvest", "h"]), item("BACKFILL", &[])]),
+            kind("empty", vec![]),
+            kind("http_method", vec![item("POST", &["post"]), item("GET", &["get", "a"])]),
+        ],
+        2 => vec![kind("http_method", vec![item("GET", &["a", "get"]), item("PUT", &["post"])])],
+        _ => vec![kind("http_method", vec![item("GET", &[]), item("GET", &[])])],
     }
 }
 
@@ -71,6 +110,29 @@ pub fn fire(public_id: &str, operation: Operation) -> Fire {
         operation,
         window_from: None,
         window_to: None,
+        priority: 0,
+        params: "{}".into(),
+        overrides: "{}".into(),
+    }
+}
+
+/// A planner's look for work.
+pub fn take(lease: Duration) -> TakeTrigger {
+    TakeTrigger { owner: "planner".into(), lease, full: Vec::new() }
+}
+
+/// Partitions of a taken trigger, one per user.
+pub fn fan(taken: &TriggerTaken, users: &[&str], complete: bool) -> FanOut {
+    let partition = |user: &&str| Params::from([("user".into(), (*user).into())]);
+    FanOut {
+        instance: taken.instance,
+        fence: taken.fence,
+        children: users.iter().map(|user| Child::of(&taken.public_id, &partition(user))).collect(),
+        place: r#"{"item":"x"}"#.into(),
+        skipped: 0,
+        complete,
+        limit: MAX_PARTITIONS,
+        wait: Duration::ZERO,
     }
 }
 
@@ -109,6 +171,7 @@ pub fn plan(taken: &TriggerTaken, epoch: i64, windows: &[Window]) -> SavePlan {
         complete: true,
         resume_delay: Duration::ZERO,
         priority: taken.operation.priority(),
+        credential: None,
     }
 }
 
@@ -171,6 +234,8 @@ pub fn page(lease: &Lease, run: RunId, batch_no: u32, mut records: Vec<Record>, 
         stats: BatchStats { items_count: records.len() as u32, latency_ms: 7, has_next: more, ..BatchStats::default() },
         records,
         rejected: Vec::new(),
+        marks: Vec::new(),
+        progress: true,
         request_digest: r#"{"url":"http://demo/works"}"#.into(),
         response_digest: r#"{"items":1}"#.into(),
     }

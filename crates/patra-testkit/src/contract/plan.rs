@@ -105,7 +105,7 @@ pub(super) async fn a_plan_made_from_an_older_epoch_is_a_conflict(fx: Fixture) {
 
 pub(super) async fn a_planner_that_lost_its_trigger_saves_nothing(fx: Fixture) {
     fx.fire("a").await;
-    let old = fx.ok(TakeTrigger { owner: "slow".into(), lease: make::SHORT }).await.expect("a trigger");
+    let old = fx.ok(TakeTrigger { owner: "slow".into(), ..make::take(make::SHORT) }).await.expect("a trigger");
     fx.pass(make::BEYOND).await;
     let new = fx.take().await.expect("the expired trigger");
     assert_eq!(fx.run(Arc::new(make::plan(&old, 0, &make::windows(0, 1)))).await, Err(TxError::Fenced));

@@ -11,7 +11,7 @@ use patra_core::port::Clock;
 use patra_core::port::query::{Cell, CellKind, Filter, Row, View};
 use patra_core::tx::{Done, Tx, TxError};
 
-use super::{Subject, Time};
+use super::{Subject, Time, make};
 use crate::memory::MemStore;
 use generate::{Generator, Step};
 use ids::Ids;
@@ -112,6 +112,9 @@ impl Twins {
                 assert_eq!(expected, got, "{place}: {} (left the model, right the store)", view.as_str());
             }
         }
+        let store = &self.subject.store;
+        assert_eq!(store.registry(make::PROVENANCE).await, Ok(self.model.registry(make::PROVENANCE)), "{place}");
+        assert_eq!(store.dictionary().await.as_ref(), Ok(&self.model.dictionary), "{place}: the dictionary");
         for job in &self.model.instances {
             let expected = self.model.progress(&job.public_id).map(|progress| self.ids.in_progress(progress));
             let got = self.subject.store.progress(&job.public_id).await.expect("progress");
@@ -180,12 +183,15 @@ mod tests {
             Ok(Done::TakeTrigger(taken)) => match taken {
                 None => "none",
                 Some(taken) if taken.plan.is_some() => "open plan",
+                Some(taken) if taken.place.is_some() => "half fanned out",
                 Some(_) => "some",
             },
             Ok(Done::FireDue(due)) if due.fired > 0 => "fired",
             Ok(Done::Claim(claimed)) if !claimed.leases.is_empty() => "some",
             Ok(Done::CommitBatch(done)) if done.replayed => "replayed",
             Ok(Done::SavePlan(saved)) if saved.existing > 0 => "existing",
+            Ok(Done::FanOut(made)) if made.existing > 0 => "existing",
+            Ok(Done::ReadParents(parents)) if !parents.is_empty() => "some",
             Ok(Done::EndRun(ended)) => ended.task_status.as_str(),
             Ok(Done::AdvanceCursor(done)) if done.moved => "moved",
             Ok(Done::Sweep(swept)) if !swept.failed.is_empty() => "failed",
@@ -223,12 +229,21 @@ mod tests {
 
     const ALWAYS: &[&str] = &[
         "ApplyProvenance ok",
+        "RemoveProvenance ok",
+        "SyncDictionary ok",
+        "SyncDictionary refused",
         "Fire ok",
         "TakeTrigger none",
         "TakeTrigger some",
         "TakeTrigger open plan",
+        "TakeTrigger half fanned out",
         "SettleTrigger ok",
         "SettleTrigger fenced",
+        "FanOut ok",
+        "FanOut existing",
+        "FanOut fenced",
+        "FanOut refused",
+        "ReadParents some",
         "ReadCoverage ok",
         "SavePlan ok",
         "SavePlan existing",

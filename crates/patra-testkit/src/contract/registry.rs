@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use patra_core::Ts;
 use patra_core::port::query::{Cell, View};
+use patra_core::registry::{Row, Table, WHOLE};
 use patra_core::state::{Operation, TriggerType};
-use patra_core::tx::{Applied, Fire, FireDue, SettleTrigger, Settlement};
+use patra_core::tx::{
+    Applied, ApplyProvenance, Fire, FireDue, RemoveProvenance, SettleTrigger, Settlement, SyncDictionary, TxError,
+};
 
 use super::fixture::{int, text, time};
 use super::{Fixture, make};
@@ -18,14 +21,15 @@ pub(super) async fn applying_creates_changes_or_leaves_alone(fx: Fixture) {
     assert_eq!(fx.ok(one.clone()).await, Applied::Created);
     let before = fx.rows(View::Provenances).await;
     assert_eq!(text(&before.at(0, "name")), "Demo h1");
-    assert_eq!(fx.subject.store.manifest(make::PROVENANCE).await, Ok(Some(one.document.clone())));
 
     fx.pass(Duration::from_millis(5)).await;
-    // An equal digest is an equal document, whatever else is said.
-    let renamed = patra_core::tx::ApplyProvenance { name: "other".into(), endpoints: Vec::new(), ..one };
-    assert_eq!(fx.ok(renamed).await, Applied::Unchanged);
+    // An equal digest is an equal manifest, whatever else is said.
+    let other = make::provenance("other", &[("works", None)]);
+    let same = ApplyProvenance { document_hash: one.document_hash.clone(), ..other };
+    assert_eq!(fx.ok(same).await, Applied::Unchanged);
     assert_eq!(fx.rows(View::Provenances).await.rows, before.rows);
     assert_eq!(fx.rows(View::Endpoints).await.len(), 2);
+    assert_eq!(sections(&fx, make::PROVENANCE).await, one.rows);
 
     assert_eq!(fx.ok(make::provenance("h2", &[("works", None)])).await, Applied::Changed);
     let after = fx.rows(View::Provenances).await;
@@ -37,7 +41,7 @@ pub(super) async fn applying_creates_changes_or_leaves_alone(fx: Fixture) {
 
 pub(super) async fn applying_replaces_the_endpoints(fx: Fixture) {
     fx.ok(make::provenance("h1", &[("works", None), ("authors", Some(HOUR))])).await;
-    let other = patra_core::tx::ApplyProvenance {
+    let other = ApplyProvenance {
         provenance_code: "other".into(),
         ..make::provenance("o1", &[("authors", Some(HOUR))])
     };
@@ -56,6 +60,112 @@ pub(super) async fn applying_replaces_the_endpoints(fx: Fixture) {
     assert_eq!(rows.text_of(works.expect("an endpoint"), "role"), "DETAIL");
     // The removed endpoint's schedule went with it, the other source's stayed.
     assert_eq!(fx.rows(View::Schedules).await.texts("provenance_code"), ["other"]);
+}
+
+async fn sections(fx: &Fixture, code: &str) -> Vec<Row> {
+    fx.subject.store.registry(code).await.expect("an answer").expect("a provenance").rows
+}
+
+// covers: ING-3.1-01, ING-3.7-03
+pub(super) async fn the_registry_holds_a_manifest_section_by_section(fx: Fixture) {
+    let mut one = make::provenance("h1", &[("works", None), ("authors", None)]);
+    let expected = one.rows.clone();
+    one.rows.reverse();
+    fx.ok(one).await;
+    let other = ApplyProvenance { provenance_code: "other".into(), ..make::provenance("o1", &[("works", None)]) };
+    fx.ok(other.clone()).await;
+
+    let stored = fx.subject.store.registry(make::PROVENANCE).await.expect("an answer").expect("a provenance");
+    assert_eq!((stored.document_hash, stored.rows), ("h1".to_owned(), expected));
+    assert_eq!(sections(&fx, "other").await, other.rows);
+    assert_eq!(fx.subject.store.registry("unknown").await, Ok(None));
+
+    // Sections that are gone go, those that are new come, and the other source is not touched.
+    let mut changed = make::provenance("h2", &[("works", None), ("grants", None)]);
+    changed.rows.retain(|row| row.table != Table::RetryCfg || row.endpoint_name != WHOLE);
+    fx.ok(changed.clone()).await;
+    assert_eq!(sections(&fx, make::PROVENANCE).await, changed.rows);
+    assert_eq!(sections(&fx, "other").await, other.rows);
+}
+
+pub(super) async fn what_no_manifest_can_hold_is_refused(fx: Fixture) {
+    let sound = make::provenance("h1", &[("works", None)]);
+    fx.ok(sound.clone()).await;
+    let row = |table, name: &str, config: &str| Row { table, endpoint_name: name.into(), config: config.into() };
+    let flawed = [
+        ("no object", row(Table::HttpCfg, "works", "[]")),
+        ("no JSON", row(Table::HttpCfg, "works", "{")),
+        ("no endpoint of it", row(Table::HttpCfg, "authors", "{}")),
+        ("no definition for all", row(Table::EndpointDef, WHOLE, "{}")),
+        ("no provenance for one", row(Table::Provenance, "works", "{}")),
+        ("twice", row(Table::Provenance, WHOLE, "{}")),
+    ];
+    for (what, flaw) in flawed {
+        let mut op = make::provenance("h2", &[("works", None)]);
+        op.rows.retain(|known| what == "twice" || (known.table, &known.endpoint_name) != (flaw.table, &flaw.endpoint_name));
+        op.rows.push(flaw);
+        assert!(matches!(fx.run(op).await, Err(TxError::Refused(_))), "{what}");
+    }
+    for missing in [Table::Provenance, Table::EndpointDef] {
+        let mut op = make::provenance("h2", &[("works", None)]);
+        op.rows.retain(|known| known.table != missing);
+        assert!(matches!(fx.run(op).await, Err(TxError::Refused(_))), "without {}", missing.name());
+    }
+    assert_eq!(sections(&fx, make::PROVENANCE).await, sound.rows);
+}
+
+// covers: ING-3.5-01
+pub(super) async fn a_removed_provenance_leaves_what_was_planned(fx: Fixture) {
+    let remove = RemoveProvenance { provenance_code: make::PROVENANCE.into() };
+    assert!(!fx.ok(remove.clone()).await.removed, "there is none");
+    fx.ok(make::provenance("h1", &[("works", Some(HOUR)), ("authors", None)])).await;
+    let other = ApplyProvenance { provenance_code: "other".into(), ..make::provenance("o1", &[("works", Some(HOUR))]) };
+    fx.ok(other.clone()).await;
+    fx.plan("job", &make::windows(0, 2)).await;
+    let (plans, tasks) = (fx.rows(View::Plans).await.rows, fx.rows(View::Tasks).await.rows);
+
+    assert!(fx.ok(remove.clone()).await.removed);
+    assert_eq!(fx.subject.store.registry(make::PROVENANCE).await, Ok(None));
+    for view in [View::Provenances, View::Endpoints, View::Schedules] {
+        assert_eq!(fx.rows(view).await.texts("provenance_code"), ["other"], "{}", view.as_str());
+    }
+    assert_eq!(sections(&fx, "other").await, other.rows);
+    assert_eq!((fx.rows(View::Plans).await.rows, fx.rows(View::Tasks).await.rows), (plans, tasks));
+    assert!(fx.subject.store.snapshot("snapshot").await.is_ok_and(|snapshot| snapshot.is_some()));
+    assert_eq!(fx.claim(10).await.len(), 2, "what was planned goes on");
+
+    assert!(!fx.ok(remove).await.removed, "once is enough");
+    // Applied again it is new, and nothing of before is left in it.
+    let again = make::provenance("h1", &[("works", None)]);
+    assert_eq!(fx.ok(again.clone()).await, Applied::Created);
+    assert_eq!(sections(&fx, make::PROVENANCE).await, again.rows);
+}
+
+pub(super) async fn a_schedule_that_is_made_again_does_not_wait_for_the_old_ones_trigger(fx: Fixture) {
+    let apply = make::provenance("h1", &[("works", Some(STEP))]);
+    fx.ok(apply.clone()).await;
+    fx.pass(2 * STEP).await;
+    assert_eq!(fx.ok(FireDue { limit: 10 }).await.fired, 1);
+    fx.ok(RemoveProvenance { provenance_code: make::PROVENANCE.into() }).await;
+    fx.ok(apply).await;
+    fx.pass(2 * STEP).await;
+    assert_eq!(fx.ok(FireDue { limit: 10 }).await.fired, 1);
+    assert_eq!(fx.rows(View::Jobs).await.len(), 2);
+}
+
+// covers: ING-3.2-14
+pub(super) async fn the_dictionary_says_what_it_was_told_last(fx: Fixture) {
+    let store = &fx.subject.store;
+    assert_eq!(store.dictionary().await, Ok(Vec::new()));
+    for number in [1, 2, 1, 0] {
+        let sync = SyncDictionary { types: make::dictionary(number) };
+        assert!(fx.ok(sync.clone()).await.changed, "{number}");
+        assert_eq!(store.dictionary().await.as_ref(), Ok(&sync.types));
+        assert!(!fx.ok(sync).await.changed, "{number} again");
+        let twice = SyncDictionary { types: make::dictionary(3) };
+        assert!(matches!(fx.run(twice).await, Err(TxError::Refused(_))));
+        assert_eq!(store.dictionary().await, Ok(make::dictionary(number)));
+    }
 }
 
 pub(super) async fn a_schedule_keeps_its_due_time_until_its_interval_changes(fx: Fixture) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use patra_core::port::query::View;
 use patra_core::state::TriggerStatus;
-use patra_core::tx::{SettleTrigger, Settlement, TakeTrigger, TriggerTaken, TxError};
+use patra_core::tx::{SettleTrigger, Settlement, TriggerTaken, TxError};
 use patra_core::{Fence, InstanceId};
 
 use super::{Fixture, make};
@@ -18,7 +18,7 @@ fn nothing() -> Settlement {
 }
 
 async fn take_for(fx: &Fixture, lease: Duration) -> Option<TriggerTaken> {
-    fx.ok(TakeTrigger { owner: "planner".into(), lease }).await
+    fx.ok(make::take(lease)).await
 }
 
 pub(super) async fn the_oldest_trigger_is_taken_first_and_never_twice(fx: Fixture) {

@@ -35,8 +35,11 @@ impl MemStore {
                 created_at: now,
             });
         }
+        self.mark(now, op);
         let batch = self.insert_batch(now, op, stats);
-        self.tasks[place(op.lease.task.0)].attempts = 0;
+        if op.progress {
+            self.tasks[place(op.lease.task.0)].attempts = 0;
+        }
         Ok(BatchCommitted { batch, stats, replayed: false })
     }
 

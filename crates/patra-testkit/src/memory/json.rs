@@ -8,7 +8,11 @@ use super::refused;
 
 pub(super) fn check(tx: &Tx) -> Result<(), TxError> {
     match tx {
-        Tx::ApplyProvenance(op) => valid("document", &op.document),
+        Tx::Fire(op) => valid("params", &op.params).and_then(|()| valid("overrides", &op.overrides)),
+        Tx::FanOut(op) => {
+            valid("fan_place", &op.place)?;
+            op.children.iter().try_for_each(|child| valid("params", &child.params))
+        }
         Tx::SavePlan(op) => check_plan(op),
         Tx::CommitBatch(op) => check_page(op),
         Tx::EndRun(op) => op.failure.as_ref().map_or(Ok(()), check_failure),

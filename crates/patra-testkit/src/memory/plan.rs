@@ -80,6 +80,9 @@ impl MemStore {
             let slice = self.put_slice(now, plan, &origin, &what);
             let lineage = Lineage { instance: op.instance, plan, slice };
             if self.put_task(now, lineage, cursor, &origin, what, op.priority) {
+                if let Some(task) = self.tasks.last_mut() {
+                    task.credential = op.credential;
+                }
                 created += 1;
             } else {
                 existing += 1;
@@ -143,7 +146,7 @@ impl MemStore {
         id
     }
 
-    fn put_slice(&mut self, now: Ts, plan: PlanId, origin: &Arc<Origin>, what: &Arc<NewSlice>) -> SliceId {
+    pub(super) fn put_slice(&mut self, now: Ts, plan: PlanId, origin: &Arc<Origin>, what: &Arc<NewSlice>) -> SliceId {
         let known = &mut self.index.slices[place(plan.0)];
         if let Some(slice) = known.get(&what.signature) {
             return *slice;
@@ -162,7 +165,7 @@ impl MemStore {
     }
 
     /// False when a task with this key exists.
-    fn put_task(
+    pub(super) fn put_task(
         &mut self,
         now: Ts,
         lineage: Lineage,
@@ -184,6 +187,7 @@ impl MemStore {
             cursor,
             origin: origin.clone(),
             what,
+            credential: None,
             status: TaskStatus::Queued,
             priority,
             scheduled_at: now,

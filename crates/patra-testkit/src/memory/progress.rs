@@ -1,7 +1,10 @@
 //! How far the work of one trigger has come.
 
+use std::collections::BTreeSet;
+
+use patra_core::InstanceId;
 use patra_core::port::query::Progress;
-use patra_core::state::{BatchStatus, TaskStatus};
+use patra_core::state::{BatchStatus, SliceStatus, TaskStatus, TriggerStatus};
 
 use super::{MemStore, place};
 
@@ -13,10 +16,15 @@ impl MemStore {
             instance: id,
             trigger_status: trigger.status,
             remarks: trigger.remarks.clone(),
+            partitions: 0,
+            partitions_waiting: 0,
+            partitions_failed: 0,
+            partitions_open: 0,
             tasks_queued: 0,
             tasks_active: 0,
             tasks_succeeded: 0,
             tasks_partial: 0,
+            tasks_split: 0,
             tasks_failed: 0,
             tasks_cancelled: 0,
             batches: 0,
@@ -27,18 +35,26 @@ impl MemStore {
             retries: 0,
             throttled: 0,
         };
-        for task in self.tasks.iter().filter(|task| task.lineage.instance == id) {
+        let own = |instance: InstanceId| instance == id || self.instances[place(instance.0)].root == Some(id);
+        let mut open = BTreeSet::new();
+        for task in self.tasks.iter().filter(|task| own(task.lineage.instance)) {
+            if !task.status.is_final() {
+                open.insert(task.lineage.instance);
+            }
             let count = match task.status {
                 TaskStatus::Queued => &mut progress.tasks_queued,
                 TaskStatus::Dispatched | TaskStatus::Executing => &mut progress.tasks_active,
                 TaskStatus::Succeeded => &mut progress.tasks_succeeded,
+                TaskStatus::Partial if self.slices[place(task.lineage.slice.0)].status == SliceStatus::Partial => {
+                    &mut progress.tasks_split
+                }
                 TaskStatus::Partial => &mut progress.tasks_partial,
                 TaskStatus::Failed => &mut progress.tasks_failed,
                 TaskStatus::Cancelled => &mut progress.tasks_cancelled,
             };
             *count += 1;
         }
-        let committed = |batch: &&super::Batch| batch.lineage.instance == id && batch.status == BatchStatus::Succeeded;
+        let committed = |batch: &&super::Batch| own(batch.lineage.instance) && batch.status == BatchStatus::Succeeded;
         for batch in self.batches.iter().filter(committed) {
             progress.batches += 1;
             progress.inserted += u64::from(batch.stats.inserted);
@@ -47,6 +63,13 @@ impl MemStore {
             progress.rejected += u64::from(batch.stats.failed);
             progress.retries += u64::from(batch.stats.retry_count);
             progress.throttled += u64::from(batch.stats.throttled_count);
+        }
+        for child in self.instances.iter().filter(|row| row.root == Some(id)) {
+            progress.partitions += 1;
+            let waiting = child.status == TriggerStatus::Requested;
+            progress.partitions_waiting += u64::from(waiting);
+            progress.partitions_failed += u64::from(child.status == TriggerStatus::Failed);
+            progress.partitions_open += u64::from(!waiting && open.contains(&child.id));
         }
         Some(progress)
     }

@@ -63,6 +63,7 @@ impl MemStore {
             expr_hash: task.what.expr_hash.clone(),
             window: task.what.window,
             params: task.what.task_params.clone(),
+            credential: task.credential,
         }
     }
 
@@ -90,6 +91,7 @@ impl MemStore {
             for id in &self.index.waiting {
                 self.instances[place(id.0)].lease = None;
             }
+            self.free_refreshes();
         }
         let expired = |(until, _): &&(Ts, TaskId)| op.everyone || *until <= now;
         let mut dead: Vec<_> =

@@ -1,10 +1,12 @@
-//! Provenances with their endpoints and schedules, and API keys.
+//! Provenances with their endpoints, sections and schedules; the dictionary; API keys.
 
 use patra_core::Ts;
+use patra_core::port::query::Registered;
 use patra_core::state::Operation;
 use patra_core::time::micros;
 use patra_core::tx::{
-    Applied, ApplyProvenance, CreateKey, EndpointRow, KeyCreated, KeyRevoked, RevokeKey, Schedule, TxError,
+    Applied, ApplyProvenance, CreateKey, DictionarySynced, EndpointRow, KeyCreated, KeyRevoked, RemoveProvenance,
+    Removed, RevokeKey, Schedule, SyncDictionary, TxError,
 };
 
 use super::{Endpoint, KeyRow, MemStore, Provenance, ScheduleRow, next_id, refused};
@@ -12,6 +14,9 @@ use super::{Endpoint, KeyRow, MemStore, Provenance, ScheduleRow, next_id, refuse
 impl MemStore {
     pub(super) fn apply_provenance(&mut self, now: Ts, op: &ApplyProvenance) -> Result<Applied, TxError> {
         let code = op.provenance_code.as_str();
+        if let Some(flaw) = op.flaw() {
+            return refused(flaw);
+        }
         let found = self.provenances.iter().position(|row| row.provenance_code == code);
         if found.is_some_and(|at| self.provenances[at].document_hash == op.document_hash) {
             return Ok(Applied::Unchanged);
@@ -21,17 +26,16 @@ impl MemStore {
             Some(at) => {
                 let row = &mut self.provenances[at];
                 row.name.clone_from(&op.name);
-                row.document.clone_from(&op.document);
                 row.document_hash.clone_from(&op.document_hash);
                 row.updated_at = now;
                 Applied::Changed
             }
             None => {
+                self.index.provenance_ids += 1;
                 self.provenances.push(Provenance {
-                    id: next_id(&self.provenances),
+                    id: self.index.provenance_ids,
                     provenance_code: op.provenance_code.clone(),
                     name: op.name.clone(),
-                    document: op.document.clone(),
                     document_hash: op.document_hash.clone(),
                     created_at: now,
                     updated_at: now,
@@ -39,6 +43,9 @@ impl MemStore {
                 Applied::Created
             }
         };
+        let mut sections = op.rows.clone();
+        sections.sort();
+        self.sections.insert(code.to_owned(), sections);
         self.endpoints.retain(|row| row.provenance_code != code || op.has(&row.endpoint_name));
         self.schedules.retain(|row| row.provenance_code != code || op.schedules(&row.endpoint_name));
         for endpoint in &op.endpoints {
@@ -84,6 +91,30 @@ impl MemStore {
             every,
             next_due_at: now + every,
         });
+    }
+
+    pub(super) fn remove_provenance(&mut self, RemoveProvenance { provenance_code: code }: &RemoveProvenance) -> Removed {
+        let before = self.provenances.len();
+        self.provenances.retain(|row| row.provenance_code != *code);
+        self.endpoints.retain(|row| row.provenance_code != *code);
+        self.schedules.retain(|row| row.provenance_code != *code);
+        self.sections.remove(code);
+        Removed { removed: self.provenances.len() < before }
+    }
+
+    pub fn registry(&self, code: &str) -> Option<Registered> {
+        let provenance = self.provenances.iter().find(|row| row.provenance_code == code)?;
+        let rows = self.sections.get(code).cloned().unwrap_or_default();
+        Some(Registered { document_hash: provenance.document_hash.clone(), rows })
+    }
+
+    pub(super) fn sync_dictionary(&mut self, op: &SyncDictionary) -> Result<DictionarySynced, TxError> {
+        if let Some(flaw) = op.flaw() {
+            return refused(flaw);
+        }
+        let changed = self.dictionary != op.types;
+        self.dictionary.clone_from(&op.types);
+        Ok(DictionarySynced { changed })
     }
 
     pub(super) fn create_key(&mut self, now: Ts, op: &CreateKey) -> KeyCreated {

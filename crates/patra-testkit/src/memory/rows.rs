@@ -4,21 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use patra_core::credential::{Binding, State};
 use patra_core::cursor::Name;
 use patra_core::paging::Position;
 use patra_core::record::{Rejected, Version};
 use patra_core::state::{
-    BatchStatus, Operation, PlanStatus, RunStatus, SliceStatus, TaskStatus, TriggerStatus, TriggerType,
+    AuthType, BatchStatus, Operation, PlanStatus, RunStatus, SliceStatus, TaskStatus, TriggerStatus, TriggerType,
 };
 use patra_core::tx::{BatchStats, Lineage, NewSlice, RunStats, Scope};
-use patra_core::{BatchId, CursorId, Fault, Fence, InstanceId, PlanId, RunId, SliceId, TaskId, Ts, Window};
+use patra_core::{BatchId, CredentialId, CursorId, Fault, Fence, InstanceId, PlanId, RunId, SliceId, TaskId, Ts, Window};
 
 #[derive(Clone, Debug)]
 pub struct Provenance {
     pub id: i64,
     pub provenance_code: String,
     pub name: String,
-    pub document: String,
     pub document_hash: String,
     pub created_at: Ts,
     pub updated_at: Ts,
@@ -61,6 +61,13 @@ pub struct Instance {
     pub origin: Arc<Origin>,
     pub window_from: Option<Ts>,
     pub window_to: Option<Ts>,
+    pub priority: i32,
+    pub params: String,
+    pub overrides: String,
+    pub parent: Option<InstanceId>,
+    pub root: Option<InstanceId>,
+    /// How far it has made its children.
+    pub place: Option<String>,
     pub status: TriggerStatus,
     pub not_before: Ts,
     /// Owner and end.
@@ -101,6 +108,7 @@ pub struct Task {
     pub cursor: CursorId,
     pub origin: Arc<Origin>,
     pub what: Arc<NewSlice>,
+    pub credential: Option<CredentialId>,
     pub status: TaskStatus,
     pub priority: i32,
     pub scheduled_at: Ts,
@@ -226,4 +234,46 @@ pub struct KeyRow {
     pub scope: Scope,
     pub created_at: Ts,
     pub revoked_at: Option<Ts>,
+}
+
+/// An id whose content is fetched apart.
+#[derive(Clone, Debug)]
+pub struct CandidateRow {
+    pub id: i64,
+    pub project_key: String,
+    pub provenance_code: String,
+    pub endpoint_name: String,
+    pub candidate: patra_core::record::Candidate,
+    pub bad: Option<String>,
+    pub tries: u32,
+    pub expires_at: Option<Ts>,
+    pub updated_at: Ts,
+}
+
+/// One version of a credential.
+#[derive(Clone, Debug)]
+pub struct CredentialRow {
+    pub id: CredentialId,
+    pub binding: Binding,
+    pub version: i64,
+    pub auth_type: AuthType,
+    pub priority: i32,
+    pub sealed: String,
+    pub key_id: String,
+    pub created_at: Ts,
+    pub revoked_at: Option<Ts>,
+}
+
+/// Its runtime half.
+#[derive(Clone, Debug)]
+pub struct CredentialState {
+    pub id: i64,
+    pub credential: CredentialId,
+    pub what: State,
+    pub key_id: Option<String>,
+    /// Owner and end of the lease on the refresh.
+    pub lease: Option<(String, Ts)>,
+    pub fence: Fence,
+    /// The fence under which the token was stored.
+    pub stored: Fence,
 }

@@ -1,8 +1,10 @@
 //! Opening and closing the run of a leased task.
 
+use std::sync::Arc;
+
 use patra_core::paging::Position;
 use patra_core::state::{BatchStatus, PlanStatus, RunStatus, SliceStatus, TaskStatus};
-use patra_core::tx::{EndRun, Failure, Resume, RunEnd, RunEnded, RunStarted, StartRun, TxError};
+use patra_core::tx::{EndRun, Failure, Lineage, NewSlice, Resume, RunEnd, RunEnded, RunStarted, StartRun, TxError};
 use patra_core::{BatchId, RunId, TaskId, Ts};
 
 use super::{Batch, MemStore, Run, Task, next_id, place, refused};
@@ -90,7 +92,31 @@ impl MemStore {
             self.insert_failure(now, op, failure);
         }
         self.close_run(now, op);
-        Ok(RunEnded { task_status: self.release_task(now, op) })
+        let task_status = self.release_task(now, op);
+        if let RunEnd::Split { slices, .. } = &op.end {
+            self.replace_slice(now, op.lease.task, slices);
+        }
+        Ok(RunEnded { task_status })
+    }
+
+    /// Narrower slices in the place of the task's.
+    fn replace_slice(&mut self, now: Ts, task: TaskId, slices: &[NewSlice]) {
+        let task = &self.tasks[place(task.0)];
+        let (lineage, cursor, origin, priority) = (task.lineage, task.cursor, task.origin.clone(), task.priority);
+        let credential = task.credential;
+        let slice = &mut self.slices[place(lineage.slice.0)];
+        if slice.status == SliceStatus::Ready {
+            slice.status = SliceStatus::Partial;
+        }
+        for new in slices {
+            let what = Arc::new(new.clone());
+            let slice = self.put_slice(now, lineage.plan, &origin, &what);
+            if self.put_task(now, Lineage { slice, ..lineage }, cursor, &origin, what, priority)
+                && let Some(task) = self.tasks.last_mut()
+            {
+                task.credential = credential;
+            }
+        }
     }
 
     /// A failure never stands in the way of the end: without a token it meets no unique key but the batch number's, and
@@ -128,7 +154,7 @@ impl MemStore {
         let committed = |batch: &BatchId| self.batches[place(batch.0)].status == BatchStatus::Succeeded;
         let (status, error) = match &op.end {
             RunEnd::Succeeded => (RunStatus::Succeeded, None),
-            RunEnd::Partial { error } => (RunStatus::Partial, Some(error)),
+            RunEnd::Partial { error } | RunEnd::Split { error, .. } => (RunStatus::Partial, Some(error)),
             RunEnd::Failed { error } | RunEnd::Requeue { error, counted: true, .. } => (RunStatus::Failed, Some(error)),
             RunEnd::Requeue { error, .. } if self.runs[place(op.run.0)].batches.iter().any(committed) => {
                 (RunStatus::Partial, Some(error))
@@ -147,7 +173,7 @@ impl MemStore {
         let task = &mut self.tasks[place(id.0)];
         let (status, error) = match &op.end {
             RunEnd::Succeeded => (TaskStatus::Succeeded, None),
-            RunEnd::Partial { error } => (TaskStatus::Partial, Some(error)),
+            RunEnd::Partial { error } | RunEnd::Split { error, .. } => (TaskStatus::Partial, Some(error)),
             RunEnd::Failed { error } => (TaskStatus::Failed, Some(error)),
             RunEnd::Requeue { error, counted: true, .. } if task.attempts >= op.max_attempts => {
                 (TaskStatus::Failed, Some(error))
@@ -173,10 +199,8 @@ impl MemStore {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use patra_core::state::Operation;
-    use patra_core::tx::{Claim, Done, Lease, LeaseRef, TakeTrigger, Tx};
+    use patra_core::tx::{Claim, Done, Lease, LeaseRef, Tx};
 
     use super::*;
     use crate::contract::make;
@@ -187,7 +211,7 @@ mod tests {
     fn leased() -> (MemStore, Lease) {
         let mut store = MemStore::default();
         run(&mut store, make::fire("a", Operation::Harvest));
-        let take = TakeTrigger { owner: "planner".into(), lease: make::LONG };
+        let take = make::take(make::LONG);
         let Done::TakeTrigger(Some(taken)) = run(&mut store, take) else { panic!("no trigger") };
         run(&mut store, Arc::new(make::plan(&taken, 0, &make::windows(0, 2))));
         let claim = Claim { owner: "worker".into(), limit: 1, lease: make::LONG };

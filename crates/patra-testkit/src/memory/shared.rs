@@ -2,8 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use patra_core::port::query::{Filter, Key, Progress, Queries, Row, View};
-use patra_core::port::{Boxed, Clock, Commands};
+use patra_core::credential::Credential;
+use patra_core::port::credential::Ask;
+use patra_core::port::query::{Filter, Key, Progress, Queries, Registered, Row, View};
+use patra_core::port::{Boxed, Clock, Commands, Credentials};
+use patra_core::record::{Candidate, Stream};
+use patra_core::registry::DictType;
 use patra_core::tx::{Done, Tx, TxError};
 
 use super::{MemStore, json};
@@ -36,15 +40,28 @@ impl Commands for SharedMem {
     }
 }
 
+impl Credentials for SharedMem {
+    fn credentials(&self, ask: Ask) -> Boxed<'_, Result<Vec<Credential>, TxError>> {
+        let found = self.lock().credentials(&ask);
+        Box::pin(async { Ok(found) })
+    }
+}
+
 impl Queries for SharedMem {
-    fn manifest(&self, provenance_code: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
-        let store = self.lock();
-        let found = store.provenances.iter().find(|row| row.provenance_code == provenance_code);
-        ready(found.map(|row| row.document.clone()))
+    fn registry(&self, provenance_code: &str) -> Boxed<'_, Result<Option<Registered>, TxError>> {
+        ready(self.lock().registry(provenance_code))
+    }
+
+    fn dictionary(&self) -> Boxed<'_, Result<Vec<DictType>, TxError>> {
+        ready(self.lock().dictionary.clone())
     }
 
     fn snapshot(&self, hash: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
         ready(self.lock().snapshots.get(hash).cloned())
+    }
+
+    fn screen(&self, stream: &Stream, candidates: &[Candidate]) -> Boxed<'_, Result<Vec<Candidate>, TxError>> {
+        ready(self.lock().screen(self.clock.now(), stream, candidates))
     }
 
     fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {

@@ -17,7 +17,7 @@ impl MemStore {
         self.insert_trigger(now, op, None)
     }
 
-    fn insert_trigger(&mut self, now: Ts, op: &Fire, schedule: Option<i64>) -> Fired {
+    pub(super) fn insert_trigger(&mut self, now: Ts, op: &Fire, schedule: Option<i64>) -> Fired {
         if let Some(instance) = self.index.instance_by_public_id.get(&op.public_id) {
             return Fired { instance: *instance, existed: true };
         }
@@ -35,6 +35,12 @@ impl MemStore {
             }),
             window_from: op.window_from,
             window_to: op.window_to,
+            priority: op.priority,
+            params: op.params.clone(),
+            overrides: op.overrides.clone(),
+            parent: None,
+            root: None,
+            place: None,
             status: TriggerStatus::Requested,
             not_before: now,
             lease: None,
@@ -71,6 +77,9 @@ impl MemStore {
                 operation: row.operation,
                 window_from: None,
                 window_to: None,
+                priority: 0,
+                params: "{}".into(),
+                overrides: "{}".into(),
             };
             let waits = self.index.waiting.iter().any(|waiting| self.instances[place(waiting.0)].schedule == Some(id));
             if !waits && !self.insert_trigger(now, &trigger, Some(id)).existed {
@@ -83,7 +92,12 @@ impl MemStore {
     pub(super) fn take_trigger(&mut self, now: Ts, op: &TakeTrigger) -> Option<TriggerTaken> {
         let free = |id: &&InstanceId| {
             let row = &self.instances[place(id.0)];
-            row.not_before <= now && row.lease.as_ref().is_none_or(|(_, until)| *until <= now)
+            let full = op.full.iter().any(|full| {
+                let Origin { provenance_code, endpoint_name, operation, .. } = &*row.origin;
+                (&full.provenance_code, &full.endpoint_name, &full.operation)
+                    == (provenance_code, endpoint_name, operation)
+            });
+            row.not_before <= now && row.lease.as_ref().is_none_or(|(_, until)| *until <= now) && !full
         };
         let id = *self.index.waiting.iter().find(free)?;
         let row = &mut self.instances[place(id.0)];
@@ -103,6 +117,10 @@ impl MemStore {
             operation: row.origin.operation,
             window_from: row.window_from,
             window_to: row.window_to,
+            priority: row.priority,
+            params: row.params.clone(),
+            overrides: row.overrides.clone(),
+            place: row.place.clone(),
             plan: plan.map(|plan| OpenPlan {
                 plan: plan.id,
                 snapshot_hash: plan.snapshot_hash.clone(),

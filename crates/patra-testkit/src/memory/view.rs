@@ -5,7 +5,7 @@ use patra_core::port::query::{Cell, Filter, Row, View};
 use patra_core::tx::TxError;
 use serde_json::json;
 
-use super::{Batch, Cursor, Event, Instance, Item, MemStore, Plan, Quarantined, Run, Slice, Task, place};
+use super::{Batch, CandidateRow, Cursor, Event, Instance, Item, MemStore, Plan, Quarantined, Run, Slice, Task, place};
 
 impl MemStore {
     /// Rows of one view, newest first.
@@ -40,7 +40,10 @@ impl MemStore {
             View::Events => self.events.iter().map(|row| event(row, &self.cursors[place(row.cursor.0)])).collect(),
             View::Items => self.items.iter().map(|row| item(row, &self.streams[row.stream])).collect(),
             View::Quarantine => self.quarantine.iter().map(quarantined).collect(),
+            View::Candidates => self.candidates.iter().map(candidate).collect(),
             View::Keys => self.keys.iter().map(key).collect(),
+            View::Credentials => self.credentials.iter().map(credential).collect(),
+            View::CredentialStates => self.credential_states.iter().map(credential_state).collect(),
         }
     }
 }
@@ -98,6 +101,8 @@ fn job(row: &Instance) -> Row {
         text(&row.origin.endpoint_name),
         text(row.origin.operation.as_str()),
         text(row.trigger_type.as_str()),
+        Cell::Json(row.params.clone()),
+        or_null(row.parent, |parent| Cell::Int(parent.0)),
         text(row.status.as_str()),
         or_null(row.remarks.clone(), Cell::Json),
         Cell::Time(row.created_at),
@@ -143,6 +148,8 @@ fn task(row: &Task) -> Row {
         text(&row.origin.provenance_code),
         text(&row.origin.endpoint_name),
         text(row.origin.operation.as_str()),
+        Cell::Json(row.what.task_params.clone()),
+        or_null(row.credential, |credential| Cell::Int(credential.0)),
         Cell::Time(row.what.window.from),
         Cell::Time(row.what.window.to),
         text(row.status.as_str()),
@@ -290,5 +297,53 @@ fn key(row: &super::KeyRow) -> Row {
         text(row.scope.as_str()),
         Cell::Time(row.created_at),
         or_null(row.revoked_at, Cell::Time),
+    ]
+}
+
+fn candidate(row: &CandidateRow) -> Row {
+    vec![
+        Cell::Int(row.id),
+        text(&row.project_key),
+        text(&row.provenance_code),
+        text(&row.endpoint_name),
+        text(&row.candidate.id),
+        text(&row.candidate.version),
+        text(if row.bad.is_some() { "BAD" } else { "FETCHED" }),
+        or_null(row.bad.clone(), Cell::Text),
+        Cell::Int(row.tries.into()),
+        or_null(row.expires_at, Cell::Time),
+        Cell::Time(row.updated_at),
+    ]
+}
+
+fn credential(row: &super::CredentialRow) -> Row {
+    vec![
+        Cell::Int(row.id.0),
+        text(&row.binding.alias),
+        Cell::Int(row.version),
+        text(&row.binding.provenance_code),
+        text(&row.binding.endpoint_name),
+        text(row.auth_type.as_str()),
+        Cell::Int(i64::from(row.priority)),
+        text(&row.key_id),
+        text(row.status().as_str()),
+        Cell::Time(row.created_at),
+        or_null(row.revoked_at, Cell::Time),
+    ]
+}
+
+fn credential_state(row: &super::CredentialState) -> Row {
+    vec![
+        Cell::Int(row.id),
+        Cell::Int(row.credential.0),
+        Cell::Int(row.what.version),
+        or_null(row.what.expires_at, Cell::Time),
+        or_null(row.lease.as_ref(), |(owner, _)| text(owner)),
+        or_null(row.lease.as_ref(), |(_, until)| Cell::Time(*until)),
+        Cell::Int(row.fence.0),
+        text(row.what.status.as_str()),
+        Cell::Int(i64::from(row.what.fail_count)),
+        or_null(row.what.last_error.clone(), Cell::Text),
+        or_null(row.what.updated_at, Cell::Time),
     ]
 }

@@ -2,13 +2,15 @@
 //! that it needs of the state before, so a check costs about as much as what changed.
 
 use patra_core::cursor::completed_prefix;
-use patra_core::record::Version;
+use patra_core::record::{Rejected, Version};
+use patra_core::paging::Position;
 use patra_core::state::{BatchStatus, RunStatus, TaskStatus, TriggerStatus};
 use patra_core::tx::{CommitBatch, Done, LeaseRef, Tx, TxError};
 use patra_core::{Fence, RunId, Ts, Window};
 
 use super::far::{Far, number};
-use crate::memory::{Batch, MemStore, Task};
+use super::partition::of_cursor;
+use crate::memory::{Batch, Instance, MemStore, Task};
 
 /// A rule that was broken.
 pub(super) type Broken = String;
@@ -253,7 +255,9 @@ impl Checker {
             return Ok(());
         }
         let behind = seen.last_batch.map(|last| &mem.batches[last].next);
-        if behind.is_some_and(|next| next.as_ref() != Some(&batch.position)) {
+        // Details stand where the page stands that names them.
+        let place = if let Position::Ids { at, .. } = &batch.position { at } else { &batch.position };
+        if behind.is_some_and(|next| next.as_ref() != Some(place)) {
             return Err(format!("no gap: task {} went on at {:?} after {behind:?}", batch.task, batch.position));
         }
         seen.last_attempt = attempt;
@@ -274,9 +278,8 @@ impl Checker {
             self.versions.push(item.version);
         }
         for row in mem.quarantine.iter().skip(self.quarantined.len()) {
-            let place = row.what.key.as_deref().and_then(number).zip(row.what.reason.parse().ok());
-            let Some((number, at)) = place else { return Err("a quarantined record from nowhere".to_owned()) };
-            self.quarantined.push((number, Ts::from_micros(at)));
+            let Some(place) = place(&row.what) else { return Err("a quarantined record from nowhere".to_owned()) };
+            self.quarantined.push(place);
         }
         let (Tx::CommitBatch(op), Ok(_)) = (tx, result) else { return Ok(()) };
         self.check_page(mem, op)
@@ -294,9 +297,7 @@ impl Checker {
             self.versions[at] = version;
         }
         for rejected in &op.rejected {
-            let place = rejected.key.as_deref().and_then(number).zip(rejected.reason.parse().ok());
-            let kept = place.is_some_and(|(number, at)| self.quarantined.contains(&(number, Ts::from_micros(at))));
-            if !kept {
+            if !place(rejected).is_some_and(|place| self.quarantined.contains(&place)) {
                 return Err(format!("no gap: rejected {:?} is not in quarantine", rejected.key));
             }
         }
@@ -313,6 +314,7 @@ impl Checker {
         let carried = match tx {
             Tx::SavePlan(op) => Some((op.instance, op.fence)),
             Tx::SettleTrigger(op) => Some((op.instance, op.fence)),
+            Tx::FanOut(op) => Some((op.instance, op.fence)),
             _ => None,
         };
         if let (Some((id, fence)), Ok(_)) = (carried, result) {
@@ -327,6 +329,10 @@ impl Checker {
             let Some(seen) = self.triggers.get(at).copied() else {
                 if mem.instances[..at].iter().any(|other| other.public_id == row.public_id) {
                     return Err(format!("no double effect: two triggers are called {}", row.public_id));
+                }
+                let twin = |other: &&Instance| other.parent == row.parent && other.params == row.params;
+                if row.parent.is_some() && mem.instances[..at].iter().any(|other| twin(&other)) {
+                    return Err(format!("no double effect: {:?} has made {} twice", row.parent, row.params));
                 }
                 self.triggers.push(new);
                 continue;
@@ -384,21 +390,30 @@ impl Checker {
             }
             let old = value.replace(new).unwrap_or(row.began);
             within_prefix(mem, at, new)?;
-            self.check_no_gap(mem, far, now, old, new)?;
+            self.check_no_gap(mem, far, now, of_cursor(&row.name), old, new)?;
         }
         Ok(())
     }
 
-    /// Every record that the far side shows in `[from, to)` is stored or in quarantine.
-    pub(super) fn check_no_gap(&self, mem: &MemStore, far: &Far, now: Ts, from: Ts, to: Ts) -> Result<(), Broken> {
-        for (number, record) in far.records.iter().enumerate() {
+    /// Every record that the far side shows in `[from, to)` of the partition is stored or in quarantine.
+    pub(super) fn check_no_gap(
+        &self,
+        mem: &MemStore,
+        far: &Far,
+        now: Ts,
+        partition: Option<usize>,
+        from: Ts,
+        to: Ts,
+    ) -> Result<(), Broken> {
+        for (number, record) in far.records.iter().enumerate().filter(|(_, record)| record.partition == partition) {
             let Some(shown) = record.shown(now).filter(|shown| from <= shown.updated_at && shown.updated_at < to)
             else {
                 continue;
             };
             let item = self.item_of.get(number).copied().flatten();
             let stored = item.is_some_and(|at| mem.items[at].version.updated_at >= shown.updated_at);
-            if !stored && !self.quarantined.contains(&(number, shown.updated_at)) {
+            let bad = record.bad && self.quarantined.contains(&(number, Ts::MAX));
+            if !stored && !bad && !self.quarantined.contains(&(number, shown.updated_at)) {
                 return Err(format!("no gap: r{number} of {:?} is missing below the cursor", shown.updated_at));
             }
         }
@@ -409,6 +424,12 @@ impl Checker {
     pub(super) fn committed(&self, mem: &MemStore, run: RunId) -> usize {
         mem.runs[run.0 as usize - 1].batches.len()
     }
+}
+
+/// Which record was set aside, and in which version; an id whose details are refused has none.
+fn place(rejected: &Rejected) -> Option<(usize, Ts)> {
+    let number = rejected.key.as_deref().and_then(number)?;
+    Some((number, rejected.reason.parse().map_or(Ts::MAX, Ts::from_micros)))
 }
 
 /// A cursor or its event never lies beyond the completed prefix.

@@ -176,10 +176,10 @@ impl World {
             match want {
                 planner::Want::Tx(tx) => self.send(process, Machine::Planner, tx),
                 planner::Want::Compile(trigger) => {
-                    let draft = scene::draft(&trigger, &self.profile, self.start, self.mutant);
+                    let compiled = self.compile(&trigger);
                     let now = self.processes[process].local(self.now);
                     if let Some(planner) = &mut self.processes[process].machines.planner {
-                        planner.on(now, planner::Got::Compiled(Ok(Box::new(draft))), &mut wants);
+                        planner.on(now, planner::Got::Compiled(compiled), &mut wants);
                     }
                 }
                 planner::Want::Queued => {}
@@ -201,7 +201,10 @@ impl World {
             match want {
                 Want::Tx(tx) => self.send(process, Machine::Run(number), tx),
                 Want::Prepare { .. } => {
-                    let policy = std::sync::Arc::clone(&self.policy);
+                    let active = self.processes[process].machines.find(number);
+                    let partitioned = active.is_some_and(|active| active.partition.is_some());
+                    let policy = if partitioned { &self.partition_policy } else { &self.policy };
+                    let policy = std::sync::Arc::clone(policy);
                     self.tell_run(process, number, Got::Prepared(Ok(policy)));
                 }
                 Want::Permit => {
@@ -216,6 +219,14 @@ impl World {
                     }
                 }
                 Want::Fetch(fetch) => self.fetch(process, number, &fetch),
+                Want::Screen(stream, candidates) => {
+                    let answer = if self.now < self.outage_until || self.rng.chance(self.profile.busy) {
+                        Err(TxError::Busy)
+                    } else {
+                        Ok(self.store.screen(self.now, &stream, &candidates))
+                    };
+                    self.tell_run(process, number, Got::Screened(answer));
+                }
                 Want::Finished(_) => {
                     let now = self.processes[process].local(self.now);
                     let machines = &mut self.processes[process].machines;
@@ -236,7 +247,8 @@ impl World {
             self.broken = Some(format!("budget: process {process} sent a request before Retry-After was over"));
             return;
         }
-        let Some(window) = this.machines.find(number).map(|active| active.window) else { return };
+        let active = this.machines.find(number).map(|active| (active.window, active.partition));
+        let Some((window, partition)) = active else { return };
         let committed = self.check.committed(&self.store.mem, fetch.run);
         if fetch.batch_no as usize > committed + 2 {
             let broken = format!("look-ahead: page {} is read, {committed} are committed", fetch.batch_no);
@@ -250,13 +262,22 @@ impl World {
             at = self.now + Duration::from_secs(10);
             Err(refusal(Code::TimeoutError, Level::L1))
         } else {
-            self.far_answer(process, window, fetch)
+            self.far_answer(process, window, partition, fetch)
         };
         self.agenda.push(at, &mut self.rng, Event::Fetched { process, life, run: number, result });
     }
 
-    fn far_answer(&mut self, process: usize, window: Window, fetch: &Fetch) -> PageResult {
-        match self.far.poisons(window, &fetch.position) {
+    fn far_answer(
+        &mut self,
+        process: usize,
+        window: Window,
+        partition: Option<usize>,
+        fetch: &Fetch,
+    ) -> PageResult {
+        let details = matches!(fetch.position, patra_core::paging::Position::Ids { .. });
+        match self.far.poisons(window, &fetch.position).filter(|_| partition.is_none()) {
+            // It is the window that is refused, not the ids that it names.
+            Some(PoisonKind::Refused) if details => {}
             Some(PoisonKind::Transient) => return Err(refusal(Code::PlatformError, Level::L1)),
             Some(PoisonKind::Refused) => return Err(refusal(Code::PlatformError, Level::L2)),
             Some(PoisonKind::Deadly) => self.crash(process),
@@ -274,8 +295,13 @@ impl World {
         if self.rng.chance(self.profile.error) {
             return Err(refusal(Code::ParseError, Level::L1));
         }
+        if let patra_core::paging::Position::Ids { ids, .. } = &fetch.position {
+            let details = self.far.details(ids, self.now);
+            return details.map(Box::new).ok_or_else(|| refusal(Code::PlatformError, Level::L2));
+        }
         let inclusive = self.mutant != Some(Mutant::BorderLost);
-        let mut page = self.far.page(window, &fetch.position, fetch.page_size as usize, self.now, inclusive);
+        let size = fetch.page_size as usize;
+        let mut page = self.far.page_of(partition, window, &fetch.position, size, self.now, inclusive);
         if let (true, patra_core::paging::Position::Token(here)) =
             (self.rng.chance(self.profile.repeat), &fetch.position)
             && here.is_some()

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use patra_core::paging::{Facts, Position};
 use patra_core::protocol::run::{Evidence, Page};
-use patra_core::record::{Record, Rejected, Version};
+use patra_core::record::{Candidate, Record, Rejected, Version};
 use patra_core::rng::Rng;
 use patra_core::{Code, Ts, Window};
 
@@ -15,15 +15,23 @@ use patra_core::{Code, Ts, Window};
 pub(super) struct Far {
     pub(super) records: Vec<FarRecord>,
     pub(super) poison: Option<Poison>,
+    /// Lists show ids only.
+    pub(super) ids_only: bool,
+    /// A query gives out only so many records, and tells how many there are.
+    pub(super) ceiling: Option<u64>,
 }
 
 #[derive(Debug)]
 pub(super) struct FarRecord {
-    key: String,
+    pub(super) key: String,
+    /// The partition that it is shown in; `None` for a record of the endpoint that has none.
+    pub(super) partition: Option<usize>,
     /// Oldest first; each is shown from its `visible_at` on, in place of the one before.
     revisions: Vec<Revision>,
     /// Its old revisions stay in the lists, as in an index that is cleaned up late.
     ghost: bool,
+    /// Who asks for its details is refused, whatever else is asked for.
+    pub(super) bad: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,9 +80,18 @@ impl Far {
                     break;
                 }
             }
-            records.push(FarRecord { key: format!("r{id}"), revisions, ghost: rng.chance(250) });
+            records.push(FarRecord { key: format!("r{id}"), partition: None, revisions, ghost: rng.chance(250), bad: rng.chance(40) });
         }
-        Far { records, poison: None }
+        Far { records, poison: None, ids_only: false, ceiling: None }
+    }
+
+    /// The most records that share a second: a window cannot be cut below that.
+    pub(super) fn densest(&self) -> u64 {
+        let mut seconds = std::collections::BTreeMap::new();
+        for revision in self.records.iter().flat_map(|record| &record.revisions) {
+            *seconds.entry(revision.updated_at.floor_to(Duration::from_secs(1))).or_insert(0) += 1;
+        }
+        seconds.into_values().max().unwrap_or(0)
     }
 
     pub(super) fn poisons(&self, window: Window, position: &Position) -> Option<PoisonKind> {
@@ -83,15 +100,47 @@ impl Far {
         (!first || !poison.later_pages_only).then_some(poison.kind)
     }
 
+    /// The content behind these ids, as it is at `now`; nothing when one of them is bad. An id that is not shown is left out.
+    pub(super) fn details(&self, ids: &[String], now: Ts) -> Option<Page> {
+        let mut page = Page { evidence: no_evidence(), ..Page::default() };
+        for record in ids.iter().filter_map(|id| self.records.get(number(id)?)) {
+            let Some(shown) = record.shown(now) else { continue };
+            if record.bad {
+                return None;
+            }
+            if shown.malformed {
+                page.rejected.push(record.rejected(page.facts.items, shown.updated_at));
+            } else {
+                page.records.push(record.at(shown.updated_at));
+            }
+            page.facts.items += 1;
+        }
+        Some(page)
+    }
+
     /// The page of this window behind `position`, as it looks at `now`.
     pub(super) fn page(&self, window: Window, position: &Position, size: usize, now: Ts, from_inclusive: bool) -> Page {
+        self.page_of(None, window, position, size, now, from_inclusive)
+    }
+
+    /// The same of one partition, whose lists show whole records.
+    pub(super) fn page_of(
+        &self,
+        partition: Option<usize>,
+        window: Window,
+        position: &Position,
+        size: usize,
+        now: Ts,
+        from_inclusive: bool,
+    ) -> Page {
         let after = parse_token(position);
         let mut found: Vec<(Ts, u32, bool)> = Vec::with_capacity(8);
-        let mut more = false;
-        for (id, record) in self.records.iter().enumerate() {
+        let (mut more, mut total) = (false, 0);
+        for (id, record) in self.records.iter().enumerate().filter(|(_, record)| record.partition == partition) {
             for shown in record.listed(now) {
                 let at = (shown.updated_at, id as u32);
                 let inside = window.contains(at.0) && (from_inclusive || at.0 > window.from);
+                total += u64::from(inside);
                 if !inside || after.is_some_and(|after| at <= after) {
                     continue;
                 }
@@ -108,16 +157,23 @@ impl Far {
         let mut page = Page {
             facts: Facts { items: found.len() as u32, ..Facts::default() },
             records: Vec::with_capacity(found.len()),
-            rejected: Vec::new(),
-            content: [0; 16],
             evidence: no_evidence(),
+            ..Page::default()
         };
+        if let (Some(ceiling), None) = (self.ceiling, partition) {
+            page.facts.total = Some(total);
+            // What lies beyond is not given out, and nothing says so but the total.
+            more &= total <= ceiling;
+        }
         for (index, (updated_at, id, malformed)) in found.iter().enumerate() {
             let record = &self.records[*id as usize];
             // Exact, not a hash: at most eight records of at most 255, and when the newest changed.
             page.content[index] = *id as u8 + 1;
             page.content[8..].copy_from_slice(&updated_at.micros().to_be_bytes());
-            if *malformed {
+            if self.ids_only && partition.is_none() {
+                let version = updated_at.micros().to_string();
+                page.candidates.push(Candidate { id: record.key.clone(), version });
+            } else if *malformed {
                 page.rejected.push(record.rejected(index as u32, *updated_at));
             } else {
                 page.records.push(record.at(*updated_at));

@@ -105,4 +105,20 @@ mutants! {
     ThrottleIgnored,
     /// Pages are read far ahead of their commit.
     ReadsFarAhead,
+    /// An id that was fetched once is never wanted again, whatever its version.
+    ScreenForgetsVersions,
+    /// An id is marked as fetched although its record was not stored.
+    MarksWithoutRecords,
+    /// A window that is cut loses its last part.
+    SplitLosesPart,
+    /// A trigger is fanned out by a planner that has lost it.
+    FanUnfenced,
+    /// The place of a fan-out is kept, its partitions are not.
+    FanLosesPartitions,
+    /// A fan-out begins again with every page.
+    FanForgetsPlace,
+    /// A partition that exists is made again.
+    PartitionTwice,
+    /// All partitions are kept under one cursor.
+    PartitionsShareCursor,
 }

@@ -55,6 +55,7 @@ pub(super) struct Active {
     pub(super) number: u32,
     pub(super) lease: LeaseRef,
     pub(super) window: Window,
+    pub(super) partition: Option<usize>,
     pub(super) run: Run,
 }
 
@@ -120,7 +121,8 @@ impl Machines {
     pub(super) fn add(&mut self, run: Run) -> u32 {
         self.next_run += 1;
         let (lease, window) = (LeaseRef::from(run.lease()), run.lease().window);
-        self.runs.push(Active { number: self.next_run, lease, window, run });
+        let partition = super::partition::of(run.lease());
+        self.runs.push(Active { number: self.next_run, lease, window, partition, run });
         self.next_run
     }
 

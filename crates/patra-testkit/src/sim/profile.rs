@@ -41,6 +41,10 @@ pub(super) struct Profile {
     pub(super) triggers: u64,
     pub(super) scheduled: bool,
     pub(super) poison: bool,
+    /// Pages name ids; so many of them are asked for at once.
+    pub(super) details: Option<u32>,
+    /// A query gives out only so many records.
+    pub(super) ceiling: bool,
 }
 
 impl Profile {
@@ -78,6 +82,8 @@ impl Profile {
             skewed: rng.chance(600),
             scheduled: rng.chance(500),
             poison: rng.chance(250),
+            details: rng.chance(300).then(|| 1 + rng.below(3) as u32),
+            ceiling: rng.chance(300),
         }
     }
 

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::cursor::{Name, Scope};
-use patra_core::protocol::planner::Draft;
+use patra_core::params::Params;
+use patra_core::protocol::planner::{Budget, Draft, Phase, Shape, SliceForm, trigger_component};
 use patra_core::protocol::run;
 use patra_core::record::Stream;
+use patra_core::registry::{Row, Table, WHOLE};
 use patra_core::state::{Operation, TaskStatus};
 use patra_core::tx::{ApplyProvenance, EndpointRow, Schedule, TriggerTaken};
 use patra_core::{Ts, Window, paging, retry};
@@ -24,7 +26,9 @@ pub(super) fn provenance(every: Option<Duration>) -> ApplyProvenance {
     ApplyProvenance {
         provenance_code: "p".into(),
         name: "P".into(),
-        document: "{}".into(),
+        rows: [(Table::Provenance, WHOLE), (Table::EndpointDef, "e")]
+            .map(|(table, name)| Row { table, endpoint_name: name.into(), config: "{}".into() })
+            .into(),
         document_hash: if every.is_some() { "scheduled" } else { "bare" }.into(),
         endpoints: vec![EndpointRow {
             endpoint_name: "e".into(),
@@ -34,7 +38,7 @@ pub(super) fn provenance(every: Option<Duration>) -> ApplyProvenance {
     }
 }
 
-pub(super) fn policy(profile: &Profile) -> Arc<run::Policy> {
+pub(super) fn policy(profile: &Profile, ceiling: Option<u64>) -> Arc<run::Policy> {
     let stream = Stream {
         project_key: "default".into(),
         provenance_code: "p".into(),
@@ -44,14 +48,43 @@ pub(super) fn policy(profile: &Profile) -> Arc<run::Policy> {
     };
     Arc::new(run::Policy {
         paging: paging::Rule {
-            kind: paging::Kind::Token { initial: None },
-            page_size: profile.page_size,
-            max_page: None,
-            always_token: false,
+            ceiling,
+            ..paging::Rule::new(paging::Kind::Token { initial: None }, profile.page_size)
         },
         retry: retry::Policy { max_attempts: 3, max_delay_ms: 2_000, ..retry::Policy::default() },
         stream: Arc::new(stream),
+        details: profile.details.map(|batch_size| run::Details { batch_size, missing_is_bad: true }),
+        split: ceiling.map(|_| run::Split { step: Duration::from_secs(1), form: SliceForm::new(shape()) }),
     })
+}
+
+/// How the partitioned endpoint is read: page by page, whole records, all that there is.
+pub(super) fn partition_policy(profile: &Profile) -> Arc<run::Policy> {
+    let bare = Profile { details: None, ..profile.clone() };
+    let policy = policy(&bare, None);
+    let endpoint = super::partition::ENDPOINT;
+    let stream = Stream { endpoint_name: endpoint.into(), dedup_scope: endpoint.into(), ..(*policy.stream).clone() };
+    Arc::new(run::Policy { stream: Arc::new(stream), ..(*policy).clone() })
+}
+
+/// What the slices of a window that was cut look like.
+fn shape() -> Shape {
+    Shape {
+        project_key: "default".into(),
+        provenance_code: "p".into(),
+        endpoint_name: "e".into(),
+        operation: Operation::Harvest,
+        watermark_key: "updated_at".into(),
+        snapshot_hash: "s".into(),
+        first: paging::Position::Token(None),
+        params: Params::new(),
+        partition: Params::new(),
+        safety_lag: Duration::ZERO,
+        phase: Phase::default(),
+        budget: Budget::default(),
+        priority: Operation::Harvest.priority(),
+        trigger: "SPLIT".into(),
+    }
 }
 
 pub(super) fn run_options(mutant: Option<Mutant>) -> run::Options {
@@ -65,8 +98,8 @@ pub(super) fn run_options(mutant: Option<Mutant>) -> run::Options {
 
 pub(super) fn draft(trigger: &TriggerTaken, profile: &Profile, start: Ts, mutant: Option<Mutant>) -> Draft {
     let backfill = trigger.operation == Operation::Backfill;
+    let beyond = mutant == Some(Mutant::PlansBeyondBarrier);
     Draft {
-        snapshot_hash: "s".into(),
         snapshot_body: "{}".into(),
         cursor: Name {
             provenance_code: "p".into(),
@@ -77,10 +110,16 @@ pub(super) fn draft(trigger: &TriggerTaken, profile: &Profile, start: Ts, mutant
             namespace_key: "n".into(),
         },
         cut: profile.cut,
-        safety_lag: if mutant == Some(Mutant::PlansBeyondBarrier) { Duration::ZERO } else { profile.lag },
         initial: start - HISTORY,
-        priority: trigger.operation.priority(),
-        pagination: serde_json::Value::Null,
+        shape: Shape {
+            operation: trigger.operation,
+            safety_lag: if beyond { Duration::ZERO } else { profile.lag },
+            priority: trigger.operation.priority(),
+            trigger: trigger_component(trigger),
+            ..shape()
+        },
+        credential: None,
+        labels: serde_json::Value::Null,
         warnings: Vec::new(),
     }
 }
@@ -93,7 +132,8 @@ pub(super) fn final_check(world: &World) -> Result<(), Broken> {
             return Err(format!("every task ends: some are {status}"));
         }
     }
-    let Some(cursor) = mem.cursors.iter().find(|row| row.name.operation == Operation::Harvest) else {
+    let Some(cursor) = mem.cursors.iter().find(|row| row.name.operation == Operation::Harvest && row.name.endpoint_name == "e")
+    else {
         return Err("every task ends: the harvest was never planned".to_owned());
     };
     let own = || mem.tasks.iter().filter(|task| task.cursor == cursor.id);
@@ -113,5 +153,5 @@ pub(super) fn final_check(world: &World) -> Result<(), Broken> {
     if gaps.first().is_some_and(|gap| gap.width() > world.profile.cut.max_width) {
         return Err(format!("no gap: more than the window that cannot be read is missing: {gaps:?}"));
     }
-    world.check.check_no_gap(mem, &world.far, world.now, cursor.began, value)
+    world.check.check_no_gap(mem, &world.far, world.now, None, cursor.began, value)
 }

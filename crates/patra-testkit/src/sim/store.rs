@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use patra_core::record::{Candidate, Stream};
 use patra_core::state::{Operation, RunStatus, TaskStatus};
 use patra_core::tx::{
-    CommitBatch, Done, EndRun, LeaseRef, RunEnd, SavePlan, SettleTrigger, StartRun, Sweep, TriggerTaken, Tx, TxError,
+    CommitBatch, Done, EndRun, FanOut, LeaseRef, RunEnd, SavePlan, SettleTrigger, StartRun, Sweep, TriggerTaken, Tx, TxError,
 };
 use patra_core::{CursorId, RunId, Ts};
 
@@ -48,6 +49,16 @@ impl Store {
             (Mutant::LedgerWithoutRecords, Tx::CommitBatch(op)) => {
                 self.mem.apply(now, &Arc::new(CommitBatch { records: Vec::new(), ..(**op).clone() }).into())
             }
+            (Mutant::MarksWithoutRecords, Tx::CommitBatch(op)) if !op.marks.is_empty() => {
+                self.mem.apply(now, &Arc::new(CommitBatch { records: Vec::new(), ..(**op).clone() }).into())
+            }
+            (Mutant::SplitLosesPart, Tx::EndRun(op)) => {
+                let mut op = (**op).clone();
+                if let RunEnd::Split { slices, .. } = &mut op.end {
+                    slices.pop();
+                }
+                self.mem.apply(now, &Arc::new(op).into())
+            }
             (Mutant::QuarantineLost, Tx::CommitBatch(op)) => {
                 self.mem.apply(now, &Arc::new(CommitBatch { rejected: Vec::new(), ..(**op).clone() }).into())
             }
@@ -69,6 +80,20 @@ impl Store {
             (Mutant::SaveUnfenced, Tx::SavePlan(op)) => {
                 let fence = self.mem.instances[op.instance.0 as usize - 1].fence;
                 self.mem.apply(now, &Arc::new(SavePlan { fence, ..(**op).clone() }).into())
+            }
+            (Mutant::FanUnfenced, Tx::FanOut(op)) => {
+                let fence = self.mem.instances[op.instance.0 as usize - 1].fence;
+                self.mem.apply(now, &Arc::new(FanOut { fence, ..(**op).clone() }).into())
+            }
+            (Mutant::FanLosesPartitions, Tx::FanOut(op)) if !op.complete => {
+                self.mem.apply(now, &Arc::new(FanOut { children: Vec::new(), ..(**op).clone() }).into())
+            }
+            (Mutant::PartitionTwice, Tx::FanOut(op)) => {
+                let mut op = (**op).clone();
+                for child in &mut op.children {
+                    child.public_id = format!("{}/{}", child.public_id, op.fence);
+                }
+                self.mem.apply(now, &Arc::new(op).into())
             }
             (Mutant::SettleUnfenced, Tx::SettleTrigger(op)) => {
                 let fence = self.mem.instances[op.instance.0 as usize - 1].fence;
@@ -99,6 +124,15 @@ impl Store {
         }
     }
 
+    /// Which of these must be fetched.
+    pub(super) fn screen(&self, now: Ts, stream: &Stream, candidates: &[Candidate]) -> Vec<Candidate> {
+        let mut wanted = self.mem.screen(now, stream, candidates);
+        if self.mutant == Some(Mutant::ScreenForgetsVersions) {
+            wanted.retain(|one| !self.mem.candidates.iter().any(|row| row.candidate.id == one.id));
+        }
+        wanted
+    }
+
     /// Bugs that show after the transaction.
     fn spoil(&mut self, mutant: Mutant, now: Ts, tx: &Tx, done: Result<Done, TxError>) -> Result<Done, TxError> {
         let mut done = done?;
@@ -110,6 +144,7 @@ impl Store {
             (Mutant::PartsStartOver, Done::TakeTrigger(Some(TriggerTaken { plan: Some(open), .. })), _) => {
                 open.window = self.mem.plans[open.plan.0 as usize - 1].window;
             }
+            (Mutant::FanForgetsPlace, Done::TakeTrigger(Some(taken)), _) => taken.place = None,
             (Mutant::BackfillMovesHarvest, Done::AdvanceCursor(moved), Tx::AdvanceCursor(op)) if moved.moved => {
                 let backfill = self.mem.cursors[op.cursor.0 as usize - 1].name.operation == Operation::Backfill;
                 let harvest = self.mem.cursors.iter_mut().find(|row| row.name.operation == Operation::Harvest);

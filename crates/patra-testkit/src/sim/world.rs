@@ -13,6 +13,7 @@ use super::Mutant;
 use super::check::{Broken, Checker};
 use super::event::{Agenda, Event, Exchange, Machine, Sender};
 use super::far::{Far, Poison, PoisonKind};
+use super::partition::{self, Source};
 use super::process::{MAX_ATTEMPTS, Machines, Process, Role};
 use super::profile::Profile;
 use super::scene;
@@ -29,6 +30,8 @@ pub(super) struct World {
     pub(super) store: Store,
     pub(super) check: Checker,
     pub(super) policy: Arc<run::Policy>,
+    pub(super) partitions: Option<Source>,
+    pub(super) partition_policy: Arc<run::Policy>,
     pub(super) start: Ts,
     pub(super) outage_until: Ts,
     pub(super) calm: bool,
@@ -47,10 +50,12 @@ const MAX_STEPS: u64 = 60_000;
 impl World {
     pub(super) fn new(seed: u64, mutant: Option<Mutant>, trace: bool) -> World {
         let mut rng = Rng::new(seed);
-        let profile = Profile::draw(&mut rng);
+        let mut profile = Profile::draw(&mut rng);
         let start = Ts::from_secs(1_000_000);
         let initial = start - scene::HISTORY;
         let mut far = Far::new(&mut rng, initial, start + profile.rough, profile.lag, profile.malformed);
+        far.ids_only = profile.details.is_some();
+        far.ceiling = profile.ceiling.then(|| far.densest() + 1 + rng.below(4));
         if profile.poison {
             far.poison = Some(Poison {
                 at: initial + Duration::from_secs(rng.below((scene::HISTORY + profile.rough).as_secs())),
@@ -58,13 +63,21 @@ impl World {
                 later_pages_only: rng.chance(500),
             });
         }
+        let partitions = Source::draw(seed);
+        if partitions.is_some() {
+            far.add_partitions(seed, initial, start + profile.rough, profile.lag, profile.malformed);
+            // All partitions share an inventory: with less, time would pass faster than it is planned.
+            profile.inventory = profile.inventory.max(8);
+        }
         let mut processes = Vec::new();
         for index in 0..profile.executors + profile.planners {
             let role = if index < profile.executors { Role::Executor } else { Role::Planner };
             processes.push(Process::new(index as usize, role, &profile, &mut rng, start));
         }
         World {
-            policy: scene::policy(&profile),
+            policy: scene::policy(&profile, far.ceiling),
+            partition_policy: scene::partition_policy(&profile),
+            partitions,
             store: Store { mutant, ..Store::default() },
             check: Checker::new(MAX_ATTEMPTS),
             agenda: Agenda::default(),
@@ -96,6 +109,13 @@ impl World {
         for number in 100..103 {
             self.fire(number)?;
             self.settle()?;
+        }
+        if self.partitions.is_some() {
+            for number in 200..203 {
+                self.fire(number)?;
+                self.settle()?;
+            }
+            self.check_partitions()?;
         }
         scene::final_check(self)
     }
@@ -183,6 +203,7 @@ impl World {
     fn fire(&mut self, number: u64) -> Result<(), Broken> {
         let backfill = number > 0 && number < 100 && self.rng.chance(150);
         let wished = backfill || number > 0 && number < 100 && self.rng.chance(200);
+        let partitioned = number >= 200 || self.partitions.is_some() && number > 0 && number < 100 && self.rng.chance(500);
         // A backfill may begin before the manifest does; only then its namespace begins with it, and its cursor moves.
         let reach = if backfill { scene::HISTORY * 3 / 2 } else { scene::HISTORY };
         let from = self.start - Duration::from_secs(self.rng.below(reach.as_secs()));
@@ -191,10 +212,13 @@ impl World {
             trigger_type: TriggerType::Manual,
             project_key: "default".into(),
             provenance_code: "p".into(),
-            endpoint_name: "e".into(),
+            endpoint_name: if partitioned { partition::ENDPOINT } else { "e" }.into(),
             operation: if backfill { state::Operation::Backfill } else { state::Operation::Harvest },
             window_from: wished.then_some(from),
             window_to: wished.then(|| from + Duration::from_secs(1 + self.rng.below(80))),
+            priority: 0,
+            params: "{}".into(),
+            overrides: "{}".into(),
         };
         // Whoever asks twice under one name gets one trigger.
         let times = 1 + self.rng.below(2);

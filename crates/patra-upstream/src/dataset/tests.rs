@@ -77,3 +77,12 @@ fn windows_are_half_open() {
     assert_eq!(dataset.range(60, 10), 7..7);
     assert_eq!(dataset.ids_in(50, 80).collect::<Vec<_>>(), [5, 6, 7].map(|n| dataset.get(n).unwrap().0));
 }
+
+#[test]
+fn every_record_is_found_by_its_id() {
+    let dataset = Dataset::new(3, 500);
+    for (index, (id, ..)) in dataset.records().enumerate() {
+        assert_eq!(dataset.find(id), Some(index));
+    }
+    assert_eq!((dataset.find("W"), dataset.find(""), Dataset::new(3, 0).find("W0")), (None, None, None));
+}

@@ -1,22 +1,25 @@
 //! The listing addressed by a cursor, in the manner of Crossref.
 
 use super::{Listing, Page, View, envelope};
+use crate::content::Refused;
 use crate::cursor::Cursor;
 use crate::query::{BadParameter, Query};
 
 /// `{status, message: {total-results, items-per-page, next-cursor, items}}`. With `endcursor=keep` the last page has
 /// a cursor too, as Crossref's has, and the end is an empty page.
-pub(super) fn cursor(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Result<Page, BadParameter> {
+pub(super) fn cursor(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Result<Page, Refused> {
     let size = listing.size(query, "rows")?;
     let here = match query.get("cursor") {
         None | Some("*") => Cursor { boundary: view.boundary(0), page: 1 },
         Some(token) => Cursor::from_token(token).ok_or_else(|| BadParameter("cursor is not one of ours".into()))?,
     };
-    let rows = view.rows(view.rank(here.boundary), size);
+    let rank = view.rank(here.boundary);
+    listing.check_ceiling(rank)?;
+    let rows = view.rows(rank, size);
     let keep = query.get("endcursor") == Some("keep");
     let next = if listing.repeats(here.page as usize) {
         Some(here)
-    } else if rows.end < view.len() || keep {
+    } else if listing.has_more(view, rows.end) || keep {
         Some(Cursor { boundary: view.boundary(rows.end), page: here.page.saturating_add(1) })
     } else {
         None

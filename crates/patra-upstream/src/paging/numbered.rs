@@ -1,12 +1,14 @@
 //! The listings addressed by a number: offset, page, link; and the window, which has no pages at all.
 
-use super::{Listing, Page, View, envelope};
+use super::{Listing, Page, Shape, View, envelope};
+use crate::content::Refused;
 use crate::query::{BadParameter, Query, escape};
 
 /// `{total, offset, limit, items}`
-pub(super) fn offset(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Result<Page, BadParameter> {
+pub(super) fn offset(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Result<Page, Refused> {
     let size = listing.size(query, "limit")?;
     let offset = query.number("offset")?.unwrap_or(0);
+    listing.check_ceiling(offset)?;
     let rows = view.rows(offset, size);
     let total = listing.total(view);
     let head = format!(r#"{{"total":{total},"offset":{offset},"limit":{size},"items":["#);
@@ -14,15 +16,16 @@ pub(super) fn offset(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> R
 }
 
 /// `{total, page, pages, size, has_more, items}`; pages count from `base`, which is 1 or 0.
-pub(super) fn page(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Result<Page, BadParameter> {
+pub(super) fn page(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Result<Page, Refused> {
     let size = listing.size(query, "size")?;
     let base = query.number("base")?.unwrap_or(1);
     if base > 1 {
-        return Err(BadParameter(format!("base must be 0 or 1, not {base}")));
+        return Err(BadParameter(format!("base must be 0 or 1, not {base}")).into());
     }
     let (page, before) = page_number(query, base)?;
+    listing.check_ceiling(before.saturating_mul(size))?;
     let rows = view.rows(before.saturating_mul(size), size);
-    let has_more = rows.end < view.len();
+    let has_more = listing.has_more(view, rows.end);
     let total = listing.total(view);
     let pages = total.unsigned_abs().div_ceil(size as u64);
     let head =
@@ -32,13 +35,14 @@ pub(super) fn page(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Res
 
 /// `{total, next, items}`, the next also as a `Link` header. It carries the filter but no credential: a client that
 /// follows a link must still prove who it is.
-pub(super) fn link(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Result<Page, BadParameter> {
+pub(super) fn link(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Result<Page, Refused> {
     let size = listing.size(query, "size")?;
     let (page, before) = page_number(query, 1)?;
+    listing.check_ceiling(before.saturating_mul(size))?;
     let rows = view.rows(before.saturating_mul(size), size);
-    let next = match (listing.repeats(page), rows.end < view.len()) {
-        (true, _) => Some(next_url(listing, query, page, size)),
-        (false, true) => Some(next_url(listing, query, page + 1, size)),
+    let next = match (listing.repeats(page), listing.has_more(view, rows.end)) {
+        (true, _) => Some(next_url(listing, query, view, page, size)),
+        (false, true) => Some(next_url(listing, query, view, page + 1, size)),
         (false, false) => None,
     };
     let total = listing.total(view);
@@ -49,7 +53,7 @@ pub(super) fn link(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Res
 }
 
 /// `{count, truncated, items}`: the first `limit` of the window, and whether there were more.
-pub(super) fn window(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Result<Page, BadParameter> {
+pub(super) fn window(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Result<Page, Refused> {
     let limit = listing.size(query, "limit")?;
     let rows = view.rows(0, limit);
     let truncated = rows.end < view.len();
@@ -65,9 +69,10 @@ fn page_number(query: &Query, base: usize) -> Result<(usize, usize), BadParamete
 }
 
 /// Needs no JSON escaping: the values are percent-encoded and the base is the server's own or a checked host.
-fn next_url(listing: &Listing<'_>, query: &Query, page: usize, size: usize) -> String {
-    let mut url = format!("{}/link?page={page}&size={size}", listing.base_url);
-    for key in ["from", "to", "order"] {
+fn next_url(listing: &Listing<'_>, query: &Query, view: &View<'_>, page: usize, size: usize) -> String {
+    let path = if view.shape() == Shape::Record { "/link" } else { "/ids/link" };
+    let mut url = format!("{}{path}?page={page}&size={size}", listing.base_url);
+    for key in ["from", "to", "order", "version"] {
         if let Some(value) = query.get(key) {
             url.push_str(&format!("&{key}={}", escape(value)));
         }

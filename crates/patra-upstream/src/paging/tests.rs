@@ -7,7 +7,7 @@ use crate::query::escape;
 use crate::script::Late;
 
 /// One answer as JSON.
-fn ask(dataset: &Dataset, script: &Script, number: u64, target: &str) -> Result<Value, BadParameter> {
+fn ask(dataset: &Dataset, script: &Script, number: u64, target: &str) -> Result<Value, Refused> {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let listing = Listing { dataset, script, number, base_url: "http://far" };
     let page = listing.page(Endpoint::of(path).unwrap(), &Query::parse(query))?;
@@ -182,7 +182,7 @@ fn bad_parameters_are_named() {
         ("/window?to=2024-02-30", "to"),
     ];
     for (target, name) in bad {
-        let BadParameter(message) = ask(&dataset, &Script::default(), 1, target).unwrap_err();
+        let Refused { message, .. } = ask(&dataset, &Script::default(), 1, target).unwrap_err();
         assert!(message.starts_with(name), "{target}: {message}");
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::dataset::Dataset;
+use crate::time::rfc3339;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
@@ -12,8 +13,21 @@ pub(super) enum Order {
     Descending,
 }
 
+/// What is shown of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Record,
+    /// The id, as a string.
+    Id,
+    /// `{"id","version"}`, where the version is the record's `updated_at`.
+    Version,
+}
+
 pub(super) struct View<'a> {
     dataset: &'a Dataset,
+    shape: Shape,
+    /// No row of this rank or a higher one is served.
+    ceiling: usize,
     range: Range<usize>,
     /// Within the range; sorted, without repetition.
     hidden: Vec<usize>,
@@ -34,7 +48,23 @@ impl<'a> View<'a> {
     pub(super) fn new(dataset: &'a Dataset, range: Range<usize>, mut hidden: Vec<usize>, order: Order) -> Self {
         debug_assert!(hidden.is_sorted());
         hidden.retain(|index| range.contains(index));
-        Self { dataset, range, hidden, order }
+        Self { dataset, shape: Shape::Record, ceiling: usize::MAX, range, hidden, order }
+    }
+
+    pub(super) fn shaped(self, shape: Shape) -> Self {
+        Self { shape, ..self }
+    }
+
+    pub(super) fn with_ceiling(self, ceiling: usize) -> Self {
+        Self { ceiling, ..self }
+    }
+
+    pub(super) fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    pub(super) fn ceiling(&self) -> usize {
+        self.ceiling
     }
 
     pub(super) fn len(&self) -> usize {
@@ -43,12 +73,14 @@ impl<'a> View<'a> {
 
     /// Up to `size` rows from `rank` on; none behind the end.
     pub(super) fn rows(&self, rank: usize, size: usize) -> Rows {
-        let start = rank.min(self.len());
-        let end = start.saturating_add(size).min(self.len());
-        let items = match self.order {
+        let len = self.len().min(self.ceiling);
+        let start = rank.min(len);
+        let end = start.saturating_add(size).min(len);
+        let items = match (self.shape, self.order) {
             _ if start == end => Vec::new(),
-            Order::Ascending => self.run(start, end),
-            Order::Descending => self.backwards(start, end),
+            (Shape::Record, Order::Ascending) => self.run(start, end),
+            (Shape::Record, Order::Descending) => self.backwards(start, end),
+            _ => vec![self.reduced(start, end)],
         };
         Rows { count: end - start, end, items }
     }
@@ -103,6 +135,24 @@ impl<'a> View<'a> {
             push(&mut items, self.dataset.run(index..index + 1));
         }
         items
+    }
+}
+
+impl View<'_> {
+    /// Not the records but what stands for them.
+    fn reduced(&self, start: usize, end: usize) -> Bytes {
+        let ranks = (start..end).map(|rank| match self.order {
+            Order::Ascending => rank,
+            Order::Descending => self.len() - 1 - rank,
+        });
+        let records = ranks.filter_map(|rank| self.dataset.get(self.index(rank)));
+        let items: Vec<String> = records
+            .map(|(id, updated_at, _)| match self.shape {
+                Shape::Version => format!(r#"{{"id":"{id}","version":"{}"}}"#, rfc3339(updated_at)),
+                Shape::Id | Shape::Record => format!("\"{id}\""),
+            })
+            .collect();
+        Bytes::from(items.join(","))
     }
 }
 

@@ -1,5 +1,8 @@
 //! The script by name and text, for `/knobs` and for the command line: one list of names for both.
 
+mod access;
+mod content;
+
 use std::str::FromStr;
 
 use super::{Late, RetryAfter, Script, TruncateMode, When};
@@ -25,6 +28,7 @@ impl Script {
             "page_size" => self.page_size = number(name, value)?,
             "page_size_max" => self.page_size_max = number(name, value)?,
             "log_limit" => self.log_limit = number(name, value)?,
+            _ if self.set_access(name, value)? || self.set_content(name, value)? => {}
             _ => self.set_fault(name, value)?,
         }
         Ok(())
@@ -40,6 +44,8 @@ impl Script {
             "truncate" => &mut self.truncate,
             "oversize" => &mut self.oversize,
             "slow" => &mut self.slow,
+            "door_e500" => &mut self.door_e500,
+            "graphql_error" => &mut self.graphql_error,
             _ => return Err(format!("there is no knob {name:?}")),
         };
         if at {
@@ -97,7 +103,7 @@ mod tests {
 
     /// Sets the knob and looks at the field of the same meaning.
     #[track_caller]
-    fn check(name: &str, value: &str, field: &str, expected: &Value) {
+    pub(super) fn check(name: &str, value: &str, field: &str, expected: &Value) {
         let mut script = Script::default();
         script.set(name, value).unwrap();
         let before = serde_json::to_value(Script::default()).unwrap();
@@ -108,6 +114,14 @@ mod tests {
         }
     }
 
+    /// The same for a field of a group, whose knob is called after both.
+    #[track_caller]
+    pub(super) fn check_in(group: &str, field: &str, value: &str, expected: &Value) {
+        let mut wanted = serde_json::to_value(Script::default()).unwrap()[group].clone();
+        wanted[field] = expected.clone();
+        check(&format!("{group}_{field}"), value, group, &wanted);
+    }
+
     #[test]
     fn every_knob_turns_its_own_field() {
         for name in ["latency_ms", "oversize_mib", "slow_chunk_bytes", "slow_pause_ms", "rate_per_sec", "page_size"] {
@@ -116,7 +130,7 @@ mod tests {
         for name in ["repeat_token_after", "visible", "page_size_max", "log_limit"] {
             check(name, "37", name, &json!(37));
         }
-        for name in ["e429", "e500", "reset", "truncate", "oversize", "slow"] {
+        for name in ["e429", "e500", "reset", "truncate", "oversize", "slow", "door_e500", "graphql_error"] {
             check(name, "7", name, &json!({"every": 7, "at": []}));
             check(&format!("at_{name}"), "3,5", name, &json!({"every": 0, "at": [3, 5]}));
         }

@@ -12,11 +12,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time;
 
-use super::head::{Head, MAX_BYTES, Refusal};
+use super::head::{Head, MAX_BODY_BYTES, MAX_BYTES, Refusal};
 use super::reply::{Ending, Reply};
 use super::state::State;
-use super::{control, data};
-use crate::paging::Endpoint;
+use super::target::Target;
+use super::{control, data, doors};
 use crate::stats::InProgress;
 use crate::time::http_date;
 
@@ -38,8 +38,12 @@ async fn exchange(stream: &mut TcpStream, buf: &mut BytesMut, state: &State) -> 
     let mut out = Vec::new();
     loop {
         let (ending, taken) = match Head::parse(buf) {
-            Ok(Some(head)) => (respond(stream, &mut out, state, &head).await?, head.len),
-            Ok(None) => {
+            Ok(Some(head)) if head.end() <= buf.len() => {
+                let body = &buf[head.len..head.end()];
+                (respond(stream, &mut out, state, &head, body).await?, head.end())
+            }
+            // The head or, of a POST, the body is still on its way.
+            Ok(_) => {
                 if within(IDLE, stream.read_buf(buf)).await? == 0 {
                     return Ok(());
                 }
@@ -56,31 +60,58 @@ async fn exchange(stream: &mut TcpStream, buf: &mut BytesMut, state: &State) -> 
     }
 }
 
-async fn respond(stream: &mut TcpStream, out: &mut Vec<u8>, state: &State, head: &Head<'_>) -> io::Result<Ending> {
+async fn respond(
+    stream: &mut TcpStream,
+    out: &mut Vec<u8>,
+    state: &State,
+    head: &Head<'_>,
+    body: &[u8],
+) -> io::Result<Ending> {
     state.counters.requests.fetch_add(1, Relaxed);
     let (path, query) = head.path_and_query();
-    if head.method != "GET" {
-        let mut reply = Reply::error(405, "method_not_allowed", "only GET is served").with_header("Allow", "GET");
-        // A body may follow that nobody reads; and to HEAD no body may be sent.
-        reply.ending = Ending::Close;
-        if head.method == "HEAD" {
-            reply.body.truncate(0);
-        }
-        return send(stream, out, reply, None).await;
+    let target = Target::of(path);
+    if !target.serves(head.method) || head.chunked {
+        return send(stream, out, unserved(head, target), None).await;
     }
-    let Some(endpoint) = Endpoint::of(path) else {
-        let reply = control::answer(state, path, query);
-        return send(stream, out, kept_or_closed(reply, head), None).await;
+    match target {
+        Target::Data(route) => {
+            let in_progress = state.counters.enter();
+            let reply = data::answer(state, head, body, route).await;
+            send(stream, out, kept_or_closed(reply, head), Some(in_progress)).await
+        }
+        Target::Door(door) => {
+            let reply = doors::answer(state, head, body, door).await;
+            send(stream, out, kept_or_closed(reply, head), None).await
+        }
+        Target::Control => {
+            let reply = control::answer(state, path, query);
+            send(stream, out, kept_or_closed(reply, head), None).await
+        }
+    }
+}
+
+/// Closes, because a body may follow that nobody reads; and to HEAD no body may be sent.
+fn unserved(head: &Head<'_>, target: Target<'_>) -> Reply {
+    let allowed = target.methods();
+    let mut reply = if target.serves(head.method) {
+        Reply::error(411, "length_required", "a body needs a Content-Length")
+    } else {
+        Reply::error(405, "method_not_allowed", &format!("only {allowed} is served")).with_header("Allow", allowed)
     };
-    let in_progress = state.counters.enter();
-    let reply = data::answer(state, head, endpoint).await;
-    send(stream, out, kept_or_closed(reply, head), Some(in_progress)).await
+    reply.ending = Ending::Close;
+    if head.method == "HEAD" {
+        reply.body.truncate(0);
+    }
+    reply
 }
 
 async fn refuse(stream: &mut TcpStream, out: &mut Vec<u8>, state: &State, refusal: &Refusal) -> io::Result<Ending> {
     state.counters.requests.fetch_add(1, Relaxed);
     let mut reply = match refusal {
         Refusal::Malformed(why) => Reply::error(400, "bad_request", why),
+        Refusal::BodyTooLarge => {
+            Reply::error(413, "body_too_large", &format!("a body has at most {MAX_BODY_BYTES} bytes"))
+        }
         Refusal::TooLarge => Reply::error(431, "head_too_large", &format!("a head has at most {MAX_BYTES} bytes")),
     };
     reply.ending = Ending::Close;
@@ -134,11 +165,12 @@ async fn send(
 
 fn write_head(out: &mut Vec<u8>, reply: &Reply) -> io::Result<()> {
     let (status, reason, promised, headers) = (reply.status, reply.reason(), reply.promised, &reply.headers);
+    let kind = reply.content_type;
     let date = http_date(data::wall_clock().as_secs() as i64);
     let connection = if reply.ending == Ending::Close { "Connection: close\r\n" } else { "" };
     write!(
         out,
-        "HTTP/1.1 {status} {reason}\r\nContent-Type: application/json\r\nContent-Length: {promised}\r\nDate: {date}\r\n{headers}{connection}\r\n"
+        "HTTP/1.1 {status} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {promised}\r\nDate: {date}\r\n{headers}{connection}\r\n"
     )
 }
 

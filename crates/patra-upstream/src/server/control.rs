@@ -4,22 +4,41 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::reply::Reply;
-use super::state::State;
+use super::state::{State, lock};
 use crate::query::Query;
 use crate::script::Script;
 
 pub(super) fn answer(state: &State, path: &str, query: &str) -> Reply {
     match path {
         "/health" => Reply::json(200, json!({"status": "ok"}).to_string()),
-        "/stats" => to_json(&state.counters.snapshot()),
+        "/stats" => to_json(&state.stats()),
         "/reset" => {
             state.reset();
-            to_json(&state.counters.snapshot())
+            to_json(&state.stats())
         }
+        "/revoke" => revoke(state, &Query::parse(query)),
         "/visible" => visible(state, &Query::parse(query)),
         "/knobs" => knobs(state, &Query::parse(query)),
         _ => Reply::error(404, "not_found", &format!("there is no {path}")),
     }
+}
+
+/// Takes back what was handed out: `what=tokens`, `sessions` or, without it, both. Refresh tokens stay good.
+fn revoke(state: &State, query: &Query) -> Reply {
+    let (tokens, sessions) = match query.get("what") {
+        None => (true, true),
+        Some("tokens") => (true, false),
+        Some("sessions") => (false, true),
+        Some(_) => return bad("what must be tokens or sessions"),
+    };
+    let mut vault = lock(&state.vault);
+    if tokens {
+        vault.revoke_tokens();
+    }
+    if sessions {
+        vault.revoke_sessions();
+    }
+    Reply::json(200, json!({"tokens": tokens, "sessions": sessions}).to_string())
 }
 
 /// How many records exist from now on.

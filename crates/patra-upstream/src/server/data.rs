@@ -6,18 +6,26 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Buf;
 use tokio::time::{self, Instant};
 
+use super::access;
 use super::head::Head;
 use super::log::LogEntry;
 use super::reply::{Body, Ending, Pace, Reply};
 use super::state::State;
-use crate::paging::{Endpoint, Listing};
-use crate::query::{BadParameter, Query};
-use crate::script::{RetryAfter, Script, TruncateMode};
+use super::target::Route;
+use crate::content::{Content, Refused};
+use crate::paging::Listing;
+use crate::query::Query;
+use crate::script::{Auth, RetryAfter, Script, TruncateMode};
+use crate::shapes::{export, graphql, issues};
 use crate::stats::Outcome;
 use crate::time::http_date;
+use crate::{details, family};
+
+/// Of a body, in the log.
+const LOGGED_BYTES: usize = 4096;
 
 /// Counts, waits, answers, remembers.
-pub(super) async fn answer(state: &State, head: &Head<'_>, endpoint: Endpoint) -> Reply {
+pub(super) async fn answer(state: &State, head: &Head<'_>, body: &[u8], route: Route<'_>) -> Reply {
     let number = state.next_number();
     let arrived = Instant::now();
     if state.gate.is_early(arrived) {
@@ -27,7 +35,7 @@ pub(super) async fn answer(state: &State, head: &Head<'_>, endpoint: Endpoint) -
     if script.latency_ms > 0 {
         time::sleep(Duration::from_millis(script.latency_ms)).await;
     }
-    let (outcome, mut reply) = Exchange { state, script: &script, head, number }.decide(endpoint);
+    let (outcome, mut reply) = Exchange { state, script: &script, head, body, number }.decide(route);
     if script.slow.falls_on(number) {
         let pause = Duration::from_millis(script.slow_pause_ms);
         reply.pace = Some(Pace { chunk_bytes: script.slow_chunk_bytes.max(1), pause });
@@ -36,7 +44,8 @@ pub(super) async fn answer(state: &State, head: &Head<'_>, endpoint: Endpoint) -
     state.counters.bytes.fetch_add(reply.body.remaining() as u64, Relaxed);
     if script.log_limit > 0 {
         let at = arrived.duration_since(state.started);
-        let entry = LogEntry { number, target: head.target.to_owned(), at, status: reply.status };
+        let body = String::from_utf8_lossy(&body[..body.len().min(LOGGED_BYTES)]).into_owned();
+        let entry = LogEntry { number, target: head.target.to_owned(), at, status: reply.status, body };
         state.log.push(entry, script.log_limit);
     }
     reply
@@ -52,15 +61,19 @@ struct Exchange<'a> {
     state: &'a State,
     script: &'a Script,
     head: &'a Head<'a>,
+    body: &'a [u8],
     number: u64,
 }
 
 impl Exchange<'_> {
-    fn decide(&self, endpoint: Endpoint) -> (Outcome, Reply) {
+    fn decide(&self, route: Route<'_>) -> (Outcome, Reply) {
         let (script, number) = (self.script, self.number);
         let query = Query::parse(self.head.path_and_query().1);
         if !self.is_authorized(&query) {
             return (Outcome::R401, Reply::error(401, "unauthorized", "the credential is missing or wrong"));
+        }
+        if !access::is_allowed(self.state, script, self.head, &query, self.body) {
+            return self.unauthorized();
         }
         if script.reset.falls_on(number) {
             let mut reply = Reply::new(0, Body::from(Vec::new()));
@@ -74,7 +87,7 @@ impl Exchange<'_> {
         if script.e500.falls_on(number) {
             return (Outcome::R500, Reply::error(500, "internal", "failed on purpose"));
         }
-        self.page(endpoint, &query)
+        self.serve(route, &query)
     }
 
     fn is_authorized(&self, query: &Query) -> bool {
@@ -99,24 +112,61 @@ impl Exchange<'_> {
         reply.with_header("Retry-After", &value)
     }
 
-    fn page(&self, endpoint: Endpoint, query: &Query) -> (Outcome, Reply) {
-        let host = self.head.header("host").filter(|host| is_plain_host(host)).map(|host| format!("http://{host}"));
-        let base_url = host.as_deref().unwrap_or(&self.state.base_url);
-        let dataset = &self.state.dataset;
-        let page = match (Listing { dataset, script: self.script, number: self.number, base_url }).page(endpoint, query)
-        {
-            Ok(page) => page,
-            Err(BadParameter(message)) => return (Outcome::Bad, Reply::error(400, "bad_parameter", &message)),
+    fn unauthorized(&self) -> (Outcome, Reply) {
+        let why = "the credential is missing, wrong or no longer good";
+        if self.script.auth_status == 403 {
+            return (Outcome::R403, Reply::error(403, "forbidden", why));
+        }
+        let reply = Reply::error(401, "unauthorized", why);
+        let scheme = match self.script.auth {
+            Auth::OAuth => "Bearer error=\"invalid_token\"",
+            Auth::Bearer { .. } => "Bearer",
+            Auth::Basic { .. } => "Basic realm=\"far side\"",
+            _ => return (Outcome::R401, reply),
         };
-        let mut reply = Reply::new(200, Body::from(page.parts));
-        if let Some(link) = &page.link {
-            reply = reply.with_header("Link", link);
+        (Outcome::R401, reply.with_header("WWW-Authenticate", scheme))
+    }
+
+    fn serve(&self, route: Route<'_>, query: &Query) -> (Outcome, Reply) {
+        let content = match self.content(route, query) {
+            Ok(content) => content,
+            Err(Refused { status, code, message }) => {
+                let outcome = match status {
+                    403 => Outcome::R403,
+                    500.. => Outcome::R500,
+                    _ => Outcome::Bad,
+                };
+                return (outcome, Reply::error(status, code, &message));
+            }
+        };
+        let mut reply = Reply::new(200, Body::from(content.parts));
+        reply.content_type = content.content_type;
+        for (name, value) in &content.headers {
+            reply = reply.with_header(name, value);
         }
         let outcome = self.spoil(&mut reply);
         if outcome == Outcome::Ok {
-            self.state.counters.records.fetch_add(page.records as u64, Relaxed);
+            self.state.counters.records.fetch_add(content.records as u64, Relaxed);
         }
         (outcome, reply)
+    }
+
+    fn content(&self, route: Route<'_>, query: &Query) -> Result<Content, Refused> {
+        let host = self.head.header("host").filter(|host| is_plain_host(host)).map(|host| format!("http://{host}"));
+        let base_url = host.as_deref().unwrap_or(&self.state.base_url);
+        let listing = Listing { dataset: &self.state.dataset, script: self.script, number: self.number, base_url };
+        match route {
+            Route::Listing(endpoint) => listing.page(endpoint, query).map(Content::from),
+            Route::Ids(endpoint) => listing.ids(endpoint, query).map(Content::from),
+            Route::Details => details::details(&listing, query, self.body),
+            Route::Detail(id) => details::detail(&listing, id),
+            Route::Users => family::users(&listing, query),
+            Route::Posts { user } => family::posts(&listing, query, user),
+            Route::Comments { user, post } => family::comments(&listing, query, user, post),
+            Route::Issues => issues::issues(&listing, query),
+            Route::GraphQl => Ok(graphql::answer(&listing, self.body)),
+            Route::Export => export::export(&listing, query, self.head.header("X-Api-Key")),
+        }
     }
 
     /// The faults that need a page to spoil.

@@ -3,6 +3,8 @@
 
 /// More is refused with 431.
 pub(super) const MAX_BYTES: usize = 16 * 1024;
+/// A longer body is refused with 413.
+pub(super) const MAX_BODY_BYTES: usize = 1024 * 1024;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Head<'a> {
@@ -12,6 +14,10 @@ pub(super) struct Head<'a> {
     pub(super) keep_alive: bool,
     /// What belongs to the head in the buffer.
     pub(super) len: usize,
+    /// Of the body behind it; only a POST has one.
+    pub(super) body_len: usize,
+    /// A body whose end is not known beforehand.
+    pub(super) chunked: bool,
     fields: &'a str,
 }
 
@@ -19,6 +25,7 @@ pub(super) struct Head<'a> {
 pub(super) enum Refusal {
     Malformed(&'static str),
     TooLarge,
+    BodyTooLarge,
 }
 
 impl<'a> Head<'a> {
@@ -35,7 +42,9 @@ impl<'a> Head<'a> {
         let text = std::str::from_utf8(&buf[skipped..skipped + end]).map_err(|_| Refusal::Malformed("not text"))?;
         let (line, fields) = text.split_once("\r\n").unwrap_or((text, ""));
         let (method, target, version) = request_line(line)?;
-        let mut head = Self { method, target, keep_alive: version == 1, len: skipped + end + 4, fields };
+        let len = skipped + end + 4;
+        let keep_alive = version == 1;
+        let mut head = Self { method, target, keep_alive, len, body_len: 0, chunked: false, fields };
         head.check_fields(version)?;
         Ok(Some(head))
     }
@@ -50,7 +59,7 @@ impl<'a> Head<'a> {
     }
 
     fn check_fields(&mut self, version: u8) -> Result<(), Refusal> {
-        let mut hosts = 0;
+        let (mut hosts, mut lengths) = (0, 0);
         for line in self.fields.split("\r\n").filter(|line| !line.is_empty()) {
             let (name, value) = line.split_once(':').ok_or(Refusal::Malformed("header without a colon"))?;
             if name.is_empty() || !name.bytes().all(is_token) || value.contains(['\r', '\n', '\0']) {
@@ -61,14 +70,43 @@ impl<'a> Head<'a> {
                 hosts += 1;
             } else if name.eq_ignore_ascii_case("connection") {
                 self.keep_alive &= !value.split(',').any(|word| word.trim().eq_ignore_ascii_case("close"));
-            } else if name.eq_ignore_ascii_case("transfer-encoding")
-                || (name.eq_ignore_ascii_case("content-length") && value != "0")
-            {
-                // Where a body ends is never worked out here, so nothing behind it may be taken for a request.
-                self.keep_alive = false;
+            } else if name.eq_ignore_ascii_case("transfer-encoding") {
+                // Where such a body ends is never worked out here, so nothing behind it may be taken for a request.
+                (self.keep_alive, self.chunked) = (false, true);
+            } else if name.eq_ignore_ascii_case("content-length") {
+                lengths += 1;
+                self.take_length(value)?;
             }
         }
+        if lengths > 1 {
+            return Err(Refusal::Malformed("one Content-Length is enough"));
+        }
         if version == 1 && hosts != 1 { Err(Refusal::Malformed("one Host header is needed")) } else { Ok(()) }
+    }
+}
+
+impl Head<'_> {
+    fn take_length(&mut self, value: &str) -> Result<(), Refusal> {
+        let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+        if !digits {
+            return Err(Refusal::Malformed("bad Content-Length"));
+        }
+        // Digits alone, so what cannot be read is only too large.
+        let len = value.parse().unwrap_or(usize::MAX);
+        if self.method != "POST" {
+            // Nobody reads it.
+            self.keep_alive &= len == 0;
+        } else if len > MAX_BODY_BYTES {
+            return Err(Refusal::BodyTooLarge);
+        } else {
+            self.body_len = len;
+        }
+        Ok(())
+    }
+
+    /// Where the next request begins.
+    pub(super) fn end(&self) -> usize {
+        self.len + self.body_len
     }
 }
 
@@ -137,6 +175,20 @@ mod tests {
         assert!(!keeps("Content-Length: 3\r\n"));
         assert!(!keeps("Transfer-Encoding: chunked\r\n"));
         assert!(!parse("GET / HTTP/1.0\r\n\r\n").unwrap().unwrap().keep_alive);
+    }
+
+    #[test]
+    fn only_a_post_has_a_body_and_one_length() {
+        let head = parse("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabcGET").unwrap().unwrap();
+        assert_eq!((head.body_len, head.end() - head.len, head.keep_alive, head.chunked), (3, 3, true, false));
+        let chunked = parse("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap().unwrap();
+        assert_eq!((chunked.body_len, chunked.keep_alive, chunked.chunked), (0, false, true));
+        let large = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", MAX_BODY_BYTES + 1);
+        assert_eq!(parse(&large), Err(Refusal::BodyTooLarge));
+        for bad in ["Content-Length: -1\r\n", "Content-Length: \r\n", "Content-Length: 1\r\nContent-Length: 1\r\n"] {
+            let text = format!("POST / HTTP/1.1\r\nHost: x\r\n{bad}\r\n");
+            assert!(matches!(parse(&text), Err(Refusal::Malformed(_))), "{bad:?}");
+        }
     }
 
     #[test]

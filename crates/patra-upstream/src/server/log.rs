@@ -16,6 +16,8 @@ pub struct LogEntry {
     pub at: Duration,
     /// Of the answer; 0 for a reset.
     pub status: u16,
+    /// What was posted, if it is text; cut after 4 KiB.
+    pub body: String,
 }
 
 #[derive(Debug, Default)]

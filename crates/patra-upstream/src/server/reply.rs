@@ -7,9 +7,12 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use serde_json::json;
 
+use crate::content::JSON;
+
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) status: u16,
+    pub(super) content_type: &'static str,
     /// Further header lines, each with its line end.
     pub(super) headers: String,
     pub(super) body: Body,
@@ -40,7 +43,7 @@ pub(super) struct Pace {
 impl Reply {
     pub(super) fn new(status: u16, body: Body) -> Self {
         let promised = body.remaining();
-        Self { status, headers: String::new(), body, promised, ending: Ending::Keep, pace: None }
+        Self { status, content_type: JSON, headers: String::new(), body, promised, ending: Ending::Keep, pace: None }
     }
 
     pub(super) fn json(status: u16, text: String) -> Self {
@@ -62,11 +65,16 @@ impl Reply {
             200 => "OK",
             400 => "Bad Request",
             401 => "Unauthorized",
+            403 => "Forbidden",
             404 => "Not Found",
             405 => "Method Not Allowed",
+            411 => "Length Required",
+            413 => "Content Too Large",
             429 => "Too Many Requests",
             431 => "Request Header Fields Too Large",
-            _ => "Internal Server Error",
+            500 => "Internal Server Error",
+            // A script may ask for any; nobody reads the words.
+            _ => "Error",
         }
     }
 }

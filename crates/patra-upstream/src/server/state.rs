@@ -1,15 +1,16 @@
 //! What all connections of a server share.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
 use super::gate::Gate;
 use super::log::Log;
+use crate::access::vault::Vault;
 use crate::dataset::Dataset;
 use crate::script::Script;
-use crate::stats::Counters;
+use crate::stats::{AccessStats, Counters, Stats};
 
 #[derive(Debug)]
 pub(super) struct State {
@@ -19,6 +20,10 @@ pub(super) struct State {
     pub(super) gate: Gate,
     pub(super) log: Log,
     pub(super) started: Instant,
+    /// Tokens and sessions; they outlive a reset of the counts.
+    pub(super) vault: Mutex<Vault>,
+    /// Requests to the doors.
+    pub(super) doors: AtomicU64,
     /// Behind a pointer, so that a request takes it in one step and then sees no half-made change.
     script: Mutex<Arc<Script>>,
 }
@@ -32,6 +37,8 @@ impl State {
             gate: Gate::default(),
             log: Log::default(),
             started: Instant::now(),
+            vault: Mutex::default(),
+            doors: AtomicU64::new(0),
             script: Mutex::new(Arc::new(script)),
         }
     }
@@ -54,8 +61,14 @@ impl State {
         self.counters.data_requests.fetch_add(1, Relaxed) + 1
     }
 
+    pub(super) fn stats(&self) -> Stats {
+        Stats { access: lock(&self.vault).stats, ..self.counters.snapshot() }
+    }
+
     pub(super) fn reset(&self) {
         self.counters.reset();
+        lock(&self.vault).stats = AccessStats::default();
+        self.doors.store(0, Relaxed);
         self.gate.reset();
         self.log.clear();
     }

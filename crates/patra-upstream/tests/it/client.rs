@@ -36,6 +36,23 @@ impl Client {
         self.receive().await
     }
 
+    /// `headers` with their line ends.
+    pub(crate) async fn get_with(&mut self, target: &str, headers: &str) -> Response {
+        self.send(&format!("GET {target} HTTP/1.1\r\nHost: far.test:80\r\n{headers}\r\n")).await;
+        self.receive().await.unwrap()
+    }
+
+    pub(crate) async fn post(&mut self, target: &str, body: &str) -> Response {
+        self.post_with(target, "", body).await
+    }
+
+    pub(crate) async fn post_with(&mut self, target: &str, headers: &str, body: &str) -> Response {
+        let length = body.len();
+        let head = format!("POST {target} HTTP/1.1\r\nHost: far.test:80\r\nContent-Length: {length}\r\n{headers}\r\n");
+        self.send(&(head + body)).await;
+        self.receive().await.unwrap()
+    }
+
     pub(crate) async fn send(&mut self, text: &str) {
         self.stream.write_all(text.as_bytes()).await.unwrap();
     }
@@ -85,9 +102,13 @@ impl Response {
         self.json()["error"]["code"].as_str().unwrap().to_owned()
     }
 
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
     pub(crate) fn ids(&self) -> Vec<String> {
         let json = self.json();
         let items = json.get("items").or_else(|| json["message"].get("items")).unwrap().as_array().unwrap();
-        items.iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
+        items.iter().map(|item| item.as_str().or(item["id"].as_str()).unwrap().to_owned()).collect()
     }
 }

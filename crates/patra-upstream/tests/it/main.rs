@@ -2,10 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+mod access;
+mod ceiling;
 mod client;
 mod control;
+mod details;
+mod doors;
+mod family;
 mod faults;
 mod limits;
+mod shapes;
 mod walks;
 mod wire;
 

@@ -38,6 +38,21 @@ async fn a_head_may_come_in_pieces() {
 }
 
 #[tokio::test]
+async fn a_body_may_come_in_pieces_and_requests_may_follow() {
+    let (_server, mut client) = start(Script::default()).await;
+    let posts = "POST /details HTTP/1.1\r\nHost: x\r\nContent-Length: 15\r\n\r\n{\"ids\": [\"W1\"]}";
+    for piece in [&posts[..60], &posts[60..posts.len() - 3], &posts[posts.len() - 3..]] {
+        client.send(piece).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    client.send(&format!("{posts}GET /health HTTP/1.1\r\nHost: x\r\n\r\n")).await;
+    for _ in 0..2 {
+        assert_eq!(client.receive().await.unwrap().json()["items"], serde_json::json!([]));
+    }
+    assert_eq!(client.receive().await.unwrap().json()["status"], "ok");
+}
+
+#[tokio::test]
 async fn closes_when_asked_to() {
     for request in ["GET /page HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "GET /page HTTP/1.0\r\n\r\n"] {
         let (_server, mut client) = start(Script::default()).await;
@@ -53,6 +68,10 @@ async fn what_is_not_served_is_refused_and_closed() {
     let huge = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}", "x".repeat(40_000));
     let cases = [
         ("POST /page HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello", 405),
+        ("GET /login HTTP/1.1\r\nHost: x\r\n\r\n", 405),
+        ("POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello", 405),
+        ("POST /login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 411),
+        ("POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\n\r\n", 413),
         ("GET /page HTTP/1.1\r\n\r\n", 400),
         ("nonsense\r\n\r\n", 400),
         (&huge, 431),

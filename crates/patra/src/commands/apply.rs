@@ -2,12 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use patra_core::hash::{canonical, digest};
-use patra_core::port::CommandsExt;
-use patra_core::tx::{Applied, ApplyProvenance, EndpointRow, Schedule};
-use patra_spec::{MAX_MANIFEST_BYTES, Manifest, Operation, Problems};
+use patra_core::port::Queries;
+use patra_core::tx::Applied;
+use patra_engine::registry::{self, Change, MAX_MANIFEST_BYTES, Manifest, Outcome};
 
 use crate::cli::{Apply, Global, Validate};
 use crate::error::{Error, Exit};
@@ -15,20 +14,95 @@ use crate::progress::say;
 use crate::{output, store};
 
 pub(crate) async fn apply(global: &Global, args: &Apply) -> Result<Exit, Error> {
+    if args.prune && !args.files.iter().all(|path| path.is_dir()) {
+        return Err(Error::usage("--prune removes what is not there, so it needs folders and not single files")
+            .hint("name the folder that holds all manifests: `patra apply -f DIR --prune`"));
+    }
     // Everything is checked before anything is changed.
     let manifests = read_all(&args.files)?;
+    if args.dry_run {
+        return preview(global, args, &manifests).await;
+    }
     let opened = store::open(global).await?;
     for (file, manifest) in &manifests {
-        let applied = opened.store.run(operation(manifest)).await?;
-        let word = match applied {
-            Applied::Created => "created",
-            Applied::Changed => "changed",
-            Applied::Unchanged => "unchanged",
-        };
-        let value = json!({ "provenance": manifest.provenance, "file": file.display().to_string(), "result": word });
-        output::result(global.output, &format!("{} {word}", manifest.provenance), &value)?;
+        let outcome = registry::apply(&*opened.store, manifest).await?;
+        let text = format!("{} {}", manifest.provenance, registry::word(outcome.result));
+        report(global, &text, file, &outcome, json!({ "provenance": manifest.provenance, "dry_run": false }))?;
+    }
+    if args.prune {
+        for code in surplus(&*opened.store, &manifests).await? {
+            registry::remove(&*opened.store, &code).await?;
+            let value = json!({ "provenance": code, "result": "removed", "dry_run": false });
+            output::result(global.output, &format!("{code} removed"), &value)?;
+        }
     }
     Ok(Exit::Ok)
+}
+
+/// The same words, and nothing is done. Works beside a running server, and before there is a database.
+async fn preview(global: &Global, args: &Apply, manifests: &[(PathBuf, Manifest)]) -> Result<Exit, Error> {
+    let queries = store::open_if_there(global).await?;
+    for (file, manifest) in manifests {
+        let outcome = match &queries {
+            Some(queries) => registry::preview(&**queries, manifest).await?,
+            None => registry::first(manifest),
+        };
+        let text = match outcome.result {
+            Applied::Unchanged => format!("{} is unchanged", manifest.provenance),
+            other => format!("{} would be {}", manifest.provenance, registry::word(other)),
+        };
+        report(global, &text, file, &outcome, json!({ "provenance": manifest.provenance, "dry_run": true }))?;
+    }
+    if let (true, Some(queries)) = (args.prune, &queries) {
+        for code in surplus(&**queries, manifests).await? {
+            let value = json!({ "provenance": code, "result": "removed", "dry_run": true });
+            output::result(global.output, &format!("{code} would be removed"), &value)?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// What the registry has and the folders do not.
+async fn surplus(queries: &dyn Queries, manifests: &[(PathBuf, Manifest)]) -> Result<Vec<String>, Error> {
+    let mut codes = registry::codes(queries).await?;
+    codes.retain(|code| !manifests.iter().any(|(_, manifest)| manifest.provenance == *code));
+    Ok(codes)
+}
+
+/// People see a line, and below it what is different; of a new provenance that is everything, so it is left out.
+fn report(global: &Global, text: &str, file: &Path, outcome: &Outcome, mut value: Value) -> Result<(), Error> {
+    let mut text = text.to_owned();
+    if outcome.result == Applied::Changed {
+        for change in &outcome.changes {
+            text.push_str(&format!("\n  {}", line(change)));
+        }
+    }
+    let changes = outcome.changes.iter();
+    let changes = changes.map(|change| json!({ "path": change.path, "before": change.before, "after": change.after }));
+    value["changes"] = changes.collect();
+    value["file"] = file.display().to_string().into();
+    value["result"] = registry::word(outcome.result).into();
+    output::result(global.output, &text, &value)
+}
+
+/// `+ path: value`, `- path`, `~ path: old -> new`.
+fn line(Change { path, before, after }: &Change) -> String {
+    // JSON has no line breaks and no control characters of its own; a key of a manifest may.
+    let path = if path.chars().any(char::is_control) { format!("{path:?}") } else { path.clone() };
+    match (before, after) {
+        (None, Some(after)) => format!("+ {path}: {}", short(after)),
+        (Some(before), Some(after)) => format!("~ {path}: {} -> {}", short(before), short(after)),
+        (_, None) => format!("- {path}"),
+    }
+}
+
+fn short(value: &Value) -> String {
+    const WIDEST: usize = 100;
+    let text = value.to_string();
+    if text.chars().count() <= WIDEST {
+        return text;
+    }
+    text.chars().take(WIDEST - 1).chain(['…']).collect()
 }
 
 pub(crate) fn validate(global: &Global, args: &Validate) -> Result<Exit, Error> {
@@ -41,38 +115,27 @@ pub(crate) fn validate(global: &Global, args: &Validate) -> Result<Exit, Error> 
     Ok(Exit::Ok)
 }
 
-/// The registry's form of a manifest.
-pub(crate) fn operation(manifest: &Manifest) -> ApplyProvenance {
-    let document = canonical(&manifest.to_document());
-    ApplyProvenance {
-        provenance_code: manifest.provenance.clone(),
-        name: manifest.name.clone(),
-        document_hash: digest(&["manifest", &document]),
-        document,
-        endpoints: manifest
-            .endpoints
-            .iter()
-            .map(|(name, endpoint)| EndpointRow {
-                endpoint_name: name.clone(),
-                role: endpoint.role.unwrap_or_default().as_str().to_owned(),
-                schedule: endpoint.schedule.as_ref().and_then(|schedule| Some(Schedule { every: schedule.every?.0 })),
-            })
-            .collect(),
-    }
-}
-
+/// Every problem of every file is told before this fails.
 fn read_all(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Manifest)>, Error> {
-    let (mut manifests, mut problems, mut broken) = (Vec::new(), 0, 0);
+    let (mut manifests, mut problems, mut broken) = (Vec::<(PathBuf, Manifest)>::new(), 0, 0);
     for file in files(paths)? {
         match read(&file)? {
             Ok((manifest, warnings)) => {
                 for warning in warnings {
                     say(&format!("warning: {}: {warning}", file.display()));
                 }
+                let twin = manifests.iter().find(|(_, other)| other.provenance == manifest.provenance);
+                if let Some((other, _)) = twin {
+                    let code = &manifest.provenance;
+                    say(&format!("{}: provenance: `{code}` is that of {} too", file.display(), other.display()));
+                    (problems, broken) = (problems + 1, broken + 1);
+                }
                 manifests.push((file, manifest));
             }
             Err(found) => {
-                problems += found.as_slice().len();
+                if let registry::Error::Problems(found) = &found {
+                    problems += found.len();
+                }
                 broken += 1;
                 say(&found.to_string());
             }
@@ -86,7 +149,7 @@ fn read_all(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Manifest)>, Error> {
 }
 
 /// Reads and compiles one manifest. The outer error is the file system's.
-pub(crate) fn read(file: &Path) -> Result<Result<(Manifest, Vec<String>), Problems>, Error> {
+pub(crate) fn read(file: &Path) -> Result<Result<(Manifest, Vec<String>), registry::Error>, Error> {
     let about = std::fs::metadata(file).map_err(|error| unreadable(file, &error))?;
     // Looked at before it is opened: a pipe would wait for ever, and a device has no end.
     if !about.is_file() || about.len() > MAX_MANIFEST_BYTES as u64 {
@@ -98,20 +161,8 @@ pub(crate) fn read(file: &Path) -> Result<Result<(Manifest, Vec<String>), Proble
         return Err(Error::configuration(message));
     }
     let text = std::fs::read_to_string(file).map_err(|error| unreadable(file, &error))?;
-    let manifest = match patra_spec::read(&file.display().to_string(), &text) {
-        Ok(manifest) => manifest,
-        Err(problems) => return Ok(Err(problems)),
-    };
-    let mut warnings = Vec::new();
-    for name in manifest.endpoints.keys() {
-        match patra_spec::compile(&manifest, name, Operation::Harvest) {
-            Ok(compiled) => {
-                warnings.extend(compiled.warnings.into_iter().map(|warning| format!("endpoints.{name}: {warning}")));
-            }
-            Err(problems) => return Ok(Err(problems)),
-        }
-    }
-    Ok(Ok((manifest, warnings)))
+    let checked = registry::check(&file.display().to_string(), &text);
+    Ok(checked.map(|checked| (checked.manifest, checked.warnings)).map_err(registry::Error::Problems))
 }
 
 /// Files as they are named; of folders, what is YAML in them.

@@ -2,11 +2,16 @@
 
 use patra_core::port::query::Filter;
 
+use super::registry;
 use crate::cli::{Get, Global, Output};
 use crate::error::{Error, Exit};
 use crate::{output, store};
 
 pub(crate) async fn run(global: &Global, args: &Get) -> Result<Exit, Error> {
+    if let Some(what) = &args.registry {
+        return registry::run(global, what).await;
+    }
+    let view = args.view.ok_or_else(|| Error::usage("name what to list"))?;
     if args.limit == 0 && global.output != Output::Ndjson {
         return Err(Error::usage("--limit 0, for all rows, needs --output ndjson"));
     }
@@ -20,18 +25,18 @@ pub(crate) async fn run(global: &Global, args: &Get) -> Result<Exit, Error> {
         run: args.run,
         ..Filter::default()
     };
-    args.view.conditions(&filter).map_err(|error| Error::usage(error.to_string()))?;
+    view.conditions(&filter).map_err(|error| Error::usage(error.to_string()))?;
     let queries = store::open_to_read(global).await?;
     let mut gathered = Vec::new();
     loop {
         let page = left.min(u64::from(Filter::MAX_LIMIT));
         filter.limit = u32::try_from(page).unwrap_or(Filter::MAX_LIMIT);
-        let rows = queries.list(args.view, filter.clone()).await?;
+        let rows = queries.list(view, filter.clone()).await?;
         let last = (rows.len() as u64) < page;
-        filter.before_id = rows.last().and_then(|row| args.view.cell(row, "id")).and_then(|id| id.as_int());
+        filter.before_id = rows.last().and_then(|row| view.cell(row, "id")).and_then(|id| id.as_int());
         left -= rows.len() as u64;
         if global.output == Output::Ndjson {
-            output::rows(global.output, args.view, &rows)?;
+            output::rows(global.output, view, &rows)?;
         } else {
             gathered.extend(rows);
         }
@@ -40,7 +45,7 @@ pub(crate) async fn run(global: &Global, args: &Get) -> Result<Exit, Error> {
         }
     }
     if global.output != Output::Ndjson {
-        output::rows(global.output, args.view, &gathered)?;
+        output::rows(global.output, view, &gathered)?;
     }
     Ok(Exit::Ok)
 }

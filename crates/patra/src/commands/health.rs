@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use patra_core::port::Transport as _;
-use patra_core::port::transport::{Limits, Method, Request};
+use patra_core::port::transport::{Method, Request};
 
 use crate::cli::{Global, Health};
 use crate::error::{Error, Exit};
@@ -31,13 +31,7 @@ async fn ask_server(global: &Global, url: &str) -> Result<Exit, Error> {
     let everywhere = ["0.0.0.0/0", "::/0"].into_iter().filter_map(|net| net.parse().ok()).collect();
     let client = patra_http::Client::new(patra_http::Guard::new(everywhere))
         .map_err(|error| Error::unexpected(error.to_string()))?;
-    let request = Request {
-        method: Method::Get,
-        url: format!("{}/health", url.trim_end_matches('/')),
-        headers: Vec::new(),
-        body: None,
-        limits: Limits::default(),
-    };
+    let request = Request::new(Method::Get, format!("{}/health", url.trim_end_matches('/')));
     let answer = client.send(request).await.map_err(|error| {
         Error::failed(format!("{url} does not answer: {error}")).hint("is `patra serve` running there?")
     })?;

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use patra_core::params::Params;
 use patra_core::port::query::{Cell, Filter, Progress, View};
 use patra_core::port::{CommandsExt, Store};
 use patra_core::state::{Operation, TaskStatus, TriggerStatus, TriggerType};
 use patra_core::tx::Fire;
-use patra_engine::Role;
-use patra_spec::Manifest;
+use patra_engine::ask::{self, Ask};
+use patra_engine::registry::Overrides;
+use patra_engine::{Role, registry};
 
 use crate::cli::{Global, Run};
 use crate::error::{Error, Exit};
@@ -52,35 +54,56 @@ pub(crate) async fn run(global: &Global, args: &Run) -> Result<Exit, Error> {
     }
 }
 
-/// Checks that there is such an endpoint, so that a typo is told at once and not by a failed job.
+/// Checks what is asked for, so that a typo is told at once and not by a failed job.
 async fn trigger(store: &dyn Store, args: &Run) -> Result<Fire, Error> {
-    let (code, name) = (args.provenance.trim().to_lowercase(), args.endpoint.trim().to_lowercase());
-    let document = store.manifest(&code).await?.ok_or_else(|| {
-        Error::not_found(format!("no manifest is applied for `{code}`"))
-            .hint("`patra apply -f FILE` adds one; `patra get provenances` lists them")
-    })?;
-    let manifest =
-        serde_json::from_str(&document).ok().and_then(|document| Manifest::from_document(&document).ok()).ok_or_else(
-            || Error::unexpected(format!("the stored manifest of `{code}` is damaged")).hint("apply it again"),
-        )?;
-    if !manifest.endpoints.contains_key(&name) {
-        let known: Vec<_> = manifest.endpoints.keys().map(String::as_str).collect();
-        return Err(Error::not_found(format!("`{code}` has no endpoint `{name}`"))
-            .hint(format!("it has: {}", known.join(", "))));
+    let operation = match args.operation {
+        crate::cli::Operation::Harvest => Operation::Harvest,
+    };
+    let mut params = Params::new();
+    for (name, value) in &args.params {
+        if params.insert(name.clone(), value.clone()).is_some() {
+            return Err(Error::usage(format!("--param {name} is there twice")));
+        }
     }
+    let overrides = Overrides::parse(&args.overrides).map_err(|problems| Error::usage(problems.to_string()))?;
+    let ask = Ask {
+        provenance: &args.provenance,
+        endpoint: &args.endpoint,
+        operation,
+        params: &params,
+        overrides: &overrides,
+        priority: args.priority,
+    };
+    let wanted = ask::check(store, &ask).await.map_err(refused)?;
     Ok(Fire {
         public_id: String::new(),
         trigger_type: TriggerType::Manual,
         project_key: "default".into(),
-        provenance_code: code,
-        endpoint_name: name,
-        operation: match args.operation {
-            crate::cli::Operation::Harvest => Operation::Harvest,
-        },
+        provenance_code: wanted.provenance_code,
+        endpoint_name: wanted.endpoint_name,
+        operation,
         window_from: args.from,
         window_to: args.to,
+        priority: args.priority,
+        params: wanted.params,
+        overrides: wanted.overrides,
     })
 }
+
+/// What stands against the command itself is a wrong command, not a wrong manifest.
+fn refused(error: registry::Error) -> Error {
+    match &error {
+        registry::Error::Problems(problems) if problems.iter().all(|one| one.path.starts_with("trigger")) => {
+            Error::usage(error.to_string())
+        }
+        _ => error.into(),
+    }
+}
+
+/// How often progress is looked at. With many partitions a look is not cheap.
+const OFTEN: Duration = Duration::from_millis(250);
+const SELDOM: Duration = Duration::from_secs(3);
+const MANY_PARTITIONS: u64 = 5_000;
 
 struct Job {
     store: Arc<dyn Store>,
@@ -98,7 +121,7 @@ impl Job {
     /// queue belongs to it too.
     async fn wait(&self, counts: &Arc<Counts>, signals: &Signals) -> Result<Option<Progress>, Error> {
         let bar = Bar::new(Arc::clone(counts));
-        let mut pause = Duration::from_millis(20);
+        let (mut pause, mut slowest) = (Duration::from_millis(20), OFTEN);
         let end = loop {
             if signals.stop.is_cancelled() {
                 break None;
@@ -106,6 +129,8 @@ impl Job {
             if let Ok(Some(progress)) = self.store.progress(&self.public_id).await {
                 let left = self.open_tasks().await.unwrap_or(1);
                 bar.show(progress.tasks_ended(), progress.tasks().max(progress.tasks_ended() + left));
+                bar.show_partitions(progress.partitions_ended(), progress.partitions);
+                slowest = if progress.partitions > MANY_PARTITIONS { SELDOM } else { OFTEN };
                 if progress.is_finished() && left == 0 {
                     break Some(progress);
                 }
@@ -114,7 +139,7 @@ impl Job {
                 () = signals.stop.cancelled() => {}
                 () = tokio::time::sleep(pause) => {}
             }
-            pause = (pause * 2).min(Duration::from_millis(250));
+            pause = (pause * 2).min(slowest);
         };
         bar.end();
         Ok(end)
@@ -148,7 +173,7 @@ impl Job {
                 .hint("mend the manifest and apply it again"));
         }
         let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
-        let cursor = self.cursor().await?;
+        let cursor = self.cursor(progress).await?;
         let value = json!({
             "public_id": self.public_id,
             "pages": get(&counts.pages),
@@ -157,6 +182,8 @@ impl Job {
             "skipped": get(&counts.skipped),
             "rejected": get(&counts.rejected),
             "throttled": get(&counts.throttled),
+            "partitions": progress.partitions,
+            "partitions_failed": progress.partitions_failed,
             "tasks_succeeded": progress.tasks_succeeded,
             "tasks_failed": progress.tasks_failed,
             "tasks_partial": progress.tasks_partial,
@@ -170,15 +197,32 @@ impl Job {
             get(&counts.skipped),
             get(&counts.pages)
         );
+        if progress.partitions > 0 {
+            text.push_str(&format!(" of {} partitions", progress.partitions));
+        }
         if let Some(cursor) = &cursor {
             text.push_str(&format!("; everything before {cursor} is collected"));
         }
         if let (0, 0, Some(remark)) = (get(&counts.pages), get(&counts.tasks_failed), &remark) {
-            text = format!("nothing to do: {remark}");
+            text = match progress.partitions {
+                0 => format!("nothing to do: {remark}"),
+                many => format!("nothing new in {many} partitions"),
+            };
         }
         output::result(global.output, &text, &value)?;
+        if let (true, Some(remark)) = (progress.remarks.as_deref().is_some_and(left_out), &remark) {
+            say(remark);
+        }
         if get(&counts.rejected) > 0 {
             say(&format!("{} records could not be used: `patra get quarantine` shows why", get(&counts.rejected)));
+        }
+        if progress.partitions_failed > 0 {
+            let first = self.first_refusal().await?;
+            let message = format!(
+                "{} of {} partitions could not be planned{first}",
+                progress.partitions_failed, progress.partitions
+            );
+            return Err(Error::failed(message).hint("`patra get jobs --status FAILED -o json` shows why"));
         }
         // What an earlier, interrupted run left behind counts too when it failed here.
         let bad = (progress.tasks_failed + progress.tasks_partial).max(get(&counts.tasks_failed));
@@ -206,7 +250,26 @@ impl Job {
         Ok(String::new())
     }
 
-    async fn cursor(&self) -> Result<Option<String>, Error> {
+    /// Why the newest of the refused partitions was refused.
+    async fn first_refusal(&self) -> Result<String, Error> {
+        let filter = Filter {
+            provenance_code: Some(self.fire.provenance_code.clone()),
+            endpoint_name: Some(self.fire.endpoint_name.clone()),
+            status: Some(TriggerStatus::Failed.as_str().to_owned()),
+            limit: 1,
+            ..Filter::default()
+        };
+        let rows = self.store.list(View::Jobs, filter).await?;
+        let remarks = rows.first().and_then(|row| View::Jobs.cell(row, "record_remarks"));
+        let Some(Cell::Json(remarks)) = remarks else { return Ok(String::new()) };
+        Ok(remark_text(&remarks).map(|reason| format!("; the last one because {reason}")).unwrap_or_default())
+    }
+
+    /// Where the endpoint stands, when it has one cursor: params and partitions have their own.
+    async fn cursor(&self, progress: &Progress) -> Result<Option<String>, Error> {
+        if progress.partitions > 0 || self.fire.params != "{}" {
+            return Ok(None);
+        }
         let filter = Filter {
             provenance_code: Some(self.fire.provenance_code.clone()),
             endpoint_name: Some(self.fire.endpoint_name.clone()),
@@ -217,6 +280,11 @@ impl Job {
         let at = rows.first().and_then(|row| View::Cursors.cell(row, "normalized_instant"));
         Ok(if let Some(Cell::Time(at)) = at { Some(at.to_short_text()) } else { None })
     }
+}
+
+/// Whether some values of a parent named no partition.
+fn left_out(remarks: &str) -> bool {
+    serde_json::from_str::<serde_json::Value>(remarks).is_ok_and(|remarks| remarks["skipped"].as_u64() > Some(0))
 }
 
 /// Remarks are JSON; people want the sentence in them.

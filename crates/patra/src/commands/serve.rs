@@ -35,7 +35,7 @@ pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
         host::engine(global, args.engine, engine_roles, Arc::clone(&store), opened.alone, Arc::new(())).await?,
     );
     let api = match roles.contains(&Role::Api) {
-        true => Some(start_api(args, store, &engine, &signals).await?),
+        true => Some(start_api(global, args, store, &engine, &signals).await?),
         false => None,
     };
     tracing::info!(roles = ?roles, "serving; press Ctrl-C to stop");
@@ -52,6 +52,7 @@ pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
 }
 
 async fn start_api(
+    global: &Global,
     args: &Serve,
     store: Arc<dyn Store>,
     engine: &Arc<Engine>,
@@ -70,7 +71,9 @@ async fn start_api(
             engine.nudge();
         }
     });
-    let api = Api { store, clock: Arc::new(SystemClock), nudge };
+    let (vault, of) = (engine.vault(), global.clone());
+    let make_vault = Arc::new(move || crate::vault::load_or_create(&of).map_err(|error| error.message().to_owned()));
+    let api = Api { store, clock: Arc::new(SystemClock), nudge, vault, make_vault };
     let stop = signals.stop.clone();
     Ok(tokio::spawn(async move {
         if let Err(error) = patra_api::serve(listener, api, stop).await {

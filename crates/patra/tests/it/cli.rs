@@ -315,10 +315,10 @@ fn a_private_address_is_refused_unless_it_is_allowed() {
 }
 
 /// A running `patra serve`, killed at the end.
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
-    address: String,
-    key: String,
+    pub(crate) address: String,
+    pub(crate) key: String,
 }
 
 impl Drop for Serving {
@@ -328,7 +328,7 @@ impl Drop for Serving {
     }
 }
 
-fn serve(place: &Place) -> Serving {
+pub(crate) fn serve(place: &Place) -> Serving {
     let mut child = place.patra().args(["serve", "--listen", "127.0.0.1:0"]).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap());
     let (mut address, mut key, mut line) = (None, None, String::new());

@@ -5,4 +5,7 @@
 mod cli;
 mod house;
 mod kill;
+mod partitions;
+mod registry;
 mod support;
+mod two_phase;

@@ -8,7 +8,7 @@ use super::place::{Place, batch_key};
 use crate::error::Fault;
 use crate::id::RunId;
 use crate::paging::{Facts, Position};
-use crate::record::{Record, Rejected, deduplicate};
+use crate::record::{Candidate, Marked, Record, Rejected, deduplicate};
 use crate::tx::{BatchStats, CommitBatch, HttpStats, Lease, LeaseRef};
 
 /// A page that was read and mapped.
@@ -17,6 +17,8 @@ pub struct Page {
     pub facts: Facts,
     pub records: Vec<Record>,
     pub rejected: Vec<Rejected>,
+    /// What a page of ids names, in its order.
+    pub candidates: Vec<Candidate>,
     /// Hash of the items, for the loop guard.
     pub content: [u8; 16],
     pub evidence: Evidence,
@@ -65,6 +67,7 @@ impl Page {
         run: RunId,
         policy: &Policy,
         place: &Place,
+        marks: Vec<Marked>,
         next: Option<Position>,
     ) -> Arc<CommitBatch> {
         // Counted before duplicates go, so that a page's numbers add up to its items.
@@ -94,6 +97,8 @@ impl Page {
             stream: Arc::clone(&policy.stream),
             records: self.records,
             rejected: self.rejected,
+            marks,
+            progress: place.progress,
             stats,
             request_digest: self.evidence.request_digest,
             response_digest: self.evidence.response_digest,

@@ -12,6 +12,8 @@ pub(super) struct Place {
     pub(super) before_token: Option<String>,
     pub(super) retries: u32,
     pub(super) throttles: u32,
+    /// What is committed here brings the slice further.
+    pub(super) progress: bool,
 }
 
 pub(super) fn batch_key(run: RunId, batch_no: u32, position: &Position) -> String {

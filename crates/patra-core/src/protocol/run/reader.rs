@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::details::Phase;
 use super::page::{Evidence, Page, Refusal};
 use super::place::{Place, batch_key};
 use super::{Run, Stage, Verdict, Want};
@@ -9,7 +10,8 @@ use crate::error::{Code, Fault, Level};
 use crate::gate::Decision;
 use crate::hash::content_hash;
 use crate::id::RunId;
-use crate::paging::{Kind, LoopGuard, Next, Position, Rule};
+use crate::paging::{LoopGuard, Position};
+use crate::record::Marked;
 use crate::time::Ts;
 use crate::tx::{BatchStats, Failure, RunEnd};
 
@@ -24,32 +26,65 @@ pub struct Fetch {
 
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    state: State,
+    pub(super) state: State,
     /// The page that is being read, or read next; none at the end.
     position: Option<Position>,
+    /// What the last request asked for.
+    asked: Option<Position>,
     batch_no: u32,
+    /// Pages read by this run, details apart.
+    pages: u32,
     /// Nothing but a total says that this page exists: a 404 is the end then.
     perhaps: bool,
     /// Every page of the slice so far was full. Not known behind a resume.
-    all_full: bool,
-    empty_pages: u32,
-    tokens: TokensSeen,
+    pub(super) all_full: bool,
+    pub(super) empty_pages: u32,
+    /// The page at hand is the last one, asked for again.
+    pub(super) probing: bool,
+    /// The total that the page before told.
+    pub(super) total: Option<u64>,
+    pub(super) restarts: u32,
+    pub(super) polluted: u32,
+    pub(super) tokens: TokensSeen,
     /// Failed tries of this page, refusals for pacing apart.
     failures: u32,
     throttles: u32,
-    seen: LoopGuard,
-    items: u64,
+    pub(super) seen: LoopGuard,
+    pub(super) items: u64,
+    /// The ids of the page at hand, while their details are fetched.
+    pub(super) phase: Option<Phase>,
+    pub(super) bad_in_a_row: u32,
 }
 
 #[derive(Debug, Default, PartialEq)]
-enum State {
+pub(super) enum State {
     /// May ask for a permit.
     #[default]
     Ready,
     Asking,
     Sleeping(Ts),
     Fetching,
+    /// Waiting for the answer which ids are new, or for the time to ask again.
+    Screening {
+        again: Ts,
+    },
     Halted,
+}
+
+/// What follows a page.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Ending {
+    Next {
+        next: Position,
+        perhaps: bool,
+    },
+    /// It was the last.
+    End,
+    /// There is more, but this run ends here.
+    Over {
+        next: Position,
+        end: RunEnd,
+    },
 }
 
 impl Reader {
@@ -82,7 +117,14 @@ impl Reader {
     }
 
     pub(super) fn wake_at(&self) -> Ts {
-        if let State::Sleeping(until) = self.state { until } else { Ts::MAX }
+        if let State::Sleeping(until) | State::Screening { again: until } = self.state { until } else { Ts::MAX }
+    }
+
+    /// Asks for something else in the place of what was refused.
+    pub(super) fn again(&mut self) {
+        self.failures = 0;
+        self.throttles = 0;
+        self.state = State::Ready;
     }
 
     /// Goes on to the page behind this one.
@@ -93,9 +135,7 @@ impl Reader {
         self.position = next;
         self.perhaps = perhaps;
         self.batch_no += 1;
-        self.failures = 0;
-        self.throttles = 0;
-        self.state = State::Ready;
+        self.again();
     }
 }
 
@@ -104,11 +144,12 @@ impl Run {
         let (State::Asking, None) = (&self.reader.state, &self.verdict) else { return };
         match decision {
             Decision::Allow => {
-                let (Some(run), Some(position), Stage::Paging(policy)) =
-                    (self.run, self.reader.position.clone(), &self.stage)
-                else {
+                let (Some(run), Some(at), Stage::Paging(policy)) = (self.run, &self.reader.position, &self.stage) else {
                     return;
                 };
+                let details = self.reader.phase.as_ref().and_then(|phase| phase.position(at));
+                let position = details.unwrap_or_else(|| at.clone());
+                self.reader.asked = Some(position.clone());
                 self.reader.state = State::Fetching;
                 self.stats.req_count += 1;
                 let page_size = policy.paging.page_size;
@@ -126,59 +167,95 @@ impl Run {
             return;
         }
         match result {
-            Ok(page) => self.on_page(*page, wants),
+            Ok(page) if self.reader.phase.is_some() => self.on_details(*page, wants),
+            Ok(page) => self.on_page(page, wants),
             Err(refusal) => self.on_refusal(now, *refusal, wants),
         }
     }
 
-    fn on_page(&mut self, page: Page, wants: &mut Vec<Want>) {
-        let (Stage::Paging(policy), Some(run), Some(here)) = (&self.stage, self.run, self.reader.position.clone())
-        else {
-            return;
-        };
-        let policy = std::sync::Arc::clone(policy);
-        self.reader.items += u64::from(page.facts.items);
-        let mut next = policy.paging.next(&here, &page.facts, self.reader.all_full);
-        if page.facts.items > 0 && self.reader.seen.repeats(page.content) {
-            next = repeated(&here, &policy.paging, page.facts.total, self.reader.items);
-        }
-        self.reader.all_full &= page.facts.items >= policy.paging.page_size;
-        self.reader.empty_pages = if page.facts.items == 0 { self.reader.empty_pages + 1 } else { 0 };
-        if self.reader.empty_pages > MAX_EMPTY_PAGES && matches!(next, Next::At(_)) {
-            next = Next::Broken("one empty page after the other, each saying that there is more");
-        }
-        let perhaps = matches!(next, Next::Perhaps(_));
-        let next = match next {
-            Next::At(position) | Next::Perhaps(position) => Some(position),
-            Next::End => None,
-            Next::Broken(reason) => {
-                let fault = Fault::new(Code::PlatformError, Level::L2, reason);
-                self.give_up(RunEnd::Failed { error: fault.clone() }, fault, page.evidence, wants);
+    fn on_page(&mut self, mut page: Box<Page>, wants: &mut Vec<Want>) {
+        let (Stage::Paging(policy), Some(here)) = (&self.stage, self.reader.position.clone()) else { return };
+        let (rule, two_phase) = (policy.paging.clone(), policy.details.is_some());
+        self.reader.pages += 1;
+        let step = match self.reader.outlook(&here, &page, &rule) {
+            Ok(step) => step,
+            Err(fault) => {
+                let end = match fault.level {
+                    Level::L1 => RunEnd::Requeue {
+                        delay: requeue_delay(self.lease.attempts),
+                        error: fault.clone(),
+                        counted: true,
+                    },
+                    _ => RunEnd::Failed { error: fault.clone() },
+                };
+                self.give_up(end, fault, page.evidence, wants);
                 return;
             }
         };
-        let pages = self.reader.batch_no;
-        if next.is_some() && policy.paging.max_page.is_some_and(|max| pages >= max) {
-            let reason = format!("stopped after {pages} pages (max_page) while there is more");
-            let error = Fault::new(Code::PartialFail, Level::L2, reason);
-            self.verdict = Some(Verdict { end: RunEnd::Partial { error }, failure: None });
-        } else if next.is_none() {
-            self.verdict = Some(Verdict { end: RunEnd::Succeeded, failure: None });
+        let mut ending = self.within_bounds(&here, &page.facts, step);
+        if let (Ending::Next { next, .. }, pages) = (&ending, self.reader.pages)
+            && rule.max_page.is_some_and(|max| pages >= max)
+        {
+            ending = Ending::Over { next: next.clone(), end: self.at_max_page(pages, rule.split_at_max) };
         }
+        let resliced = matches!(&ending, Ending::Over { end: RunEnd::Split { .. } | RunEnd::Failed { .. }, .. });
+        if resliced && two_phase {
+            // The narrower windows name these ids again.
+            page.facts.items = 0;
+            self.turn(*page, Vec::new(), ending, wants);
+        } else if page.candidates.is_empty() {
+            self.turn(*page, Vec::new(), ending, wants);
+        } else {
+            self.screen(page, ending, wants);
+        }
+    }
+
+    /// Commits a page and goes where its ending leads.
+    pub(super) fn turn(&mut self, page: Page, marks: Vec<Marked>, ending: Ending, wants: &mut Vec<Want>) {
+        let (next, perhaps, end) = match ending {
+            Ending::Next { next, perhaps } => (Some(next), perhaps, None),
+            Ending::End => (None, false, Some(RunEnd::Succeeded)),
+            Ending::Over { next, end } => (Some(next), false, Some(end)),
+        };
+        self.verdict = end.map(|end| Verdict { end, failure: None });
+        self.commit(page, marks, next.clone());
+        self.reader.step(next, perhaps);
+        self.proceed(wants);
+    }
+
+    /// Commits a part of what the page at hand leads to, and stays at it.
+    pub(super) fn stay(&mut self, page: Page, marks: Vec<Marked>, wants: &mut Vec<Want>) {
+        let here = self.reader.position.clone();
+        self.commit(page, marks, here.clone());
+        self.reader.step(here, self.reader.perhaps);
+        self.proceed(wants);
+    }
+
+    fn commit(&mut self, page: Page, marks: Vec<Marked>, next: Option<Position>) {
+        let (Stage::Paging(policy), Some(run)) = (&self.stage, self.run) else { return };
         self.stats.observed_max =
             self.stats.observed_max.max(page.records.iter().map(|record| record.version.updated_at).max());
-        let batch = page.into_batch(&self.lease, run, &policy, &self.reader.place(), next.clone());
+        let batch = page.into_batch(&self.lease, run, policy, &self.reader.place(), marks, next);
         self.queue.push_back(batch);
-        self.reader.step(next, perhaps);
+    }
+
+    pub(super) fn fail(&mut self, error: Fault, wants: &mut Vec<Want>) {
+        self.verdict = Some(Verdict { end: RunEnd::Failed { error }, failure: None });
+        self.reader.halt();
         self.proceed(wants);
     }
 
     fn on_refusal(&mut self, now: Ts, refusal: Refusal, wants: &mut Vec<Want>) {
         let Stage::Paging(policy) = &self.stage else { return };
-        if self.reader.perhaps && refusal.evidence.status == 404 {
+        let policy = std::sync::Arc::clone(policy);
+        let details = self.reader.phase.is_some();
+        if self.reader.perhaps && !details && refusal.evidence.status == 404 {
             self.verdict = Some(Verdict { end: RunEnd::Succeeded, failure: None });
             self.reader.halt();
             self.proceed(wants);
+            return;
+        }
+        if details && refusal.fault.level == Level::L2 && self.isolate(&refusal, wants) {
             return;
         }
         if refusal.fault.level != Level::L1 {
@@ -201,6 +278,10 @@ impl Run {
         }
         self.reader.failures += 1;
         if self.reader.failures >= policy.retry.max_attempts {
+            // One id can make a whole group fail; without an answer it is not the ids.
+            if details && refusal.evidence.status >= 500 && self.isolate(&refusal, wants) {
+                return;
+            }
             let delay = requeue_delay(self.lease.attempts);
             let end = RunEnd::Requeue { delay, error: refusal.fault.clone(), counted: true };
             self.give_up(end, refusal.fault, refusal.evidence, wants);
@@ -249,7 +330,7 @@ impl Run {
 
 impl Reader {
     pub(super) fn place(&self) -> Place {
-        let position = self.position.clone().unwrap_or(Position::Time);
+        let position = self.asked.clone().or_else(|| self.position.clone()).unwrap_or(Position::Time);
         // A source that answers with a token again is still at a new page: the ledger's key must differ (C-37).
         let before_token = position
             .token_key()
@@ -260,34 +341,16 @@ impl Reader {
             position,
             retries: self.failures + self.throttles,
             throttles: self.throttles,
+            // A page of ids is no progress before its details are there, and neither is reading pages again.
+            progress: self.restarts == 0 && (self.phase.is_none() || matches!(self.asked, Some(Position::Ids { .. }))),
         }
     }
 }
 
-/// The same page again. Numbered pages end there: some far sides answer every number beyond the last with the last page.
-/// A token or URL that promises more and leads in a circle proves nothing about the end, unless the far side is known to
-/// repeat its token; then, and whenever the total says so, records would be lost by calling it the end.
-fn repeated(here: &Position, rule: &Rule, total: Option<u64>, items: u64) -> Next {
-    let before = match (here, &rule.kind) {
-        (Position::Offset(at), _) => Some(*at),
-        (Position::Page(at), Kind::Page { base }) => Some(at.saturating_sub(*base) * u64::from(rule.page_size)),
-        _ => None,
-    };
-    let all_seen = total.is_none_or(|total| before.unwrap_or(items) >= total);
-    if (before.is_some() || rule.always_token) && all_seen {
-        Next::End
-    } else {
-        Next::Broken("the far side serves the same page again and again")
-    }
-}
-
-/// Empty pages in a row that are followed on the far side's word.
-const MAX_EMPTY_PAGES: u32 = 10;
-
 /// The tokens of a run, as far as they can be remembered in little room: beyond that, every token counts as seen, which
 /// costs nothing but a longer name in the ledger.
 #[derive(Debug, Default)]
-struct TokensSeen {
+pub(super) struct TokensSeen {
     hashes: std::collections::BTreeSet<[u8; 16]>,
 }
 
@@ -301,7 +364,12 @@ impl TokensSeen {
     }
 
     fn maybe_seen(&self, token: &str) -> bool {
-        self.hashes.len() >= Self::REMEMBERED || self.hashes.contains(&content_hash(token.as_bytes()))
+        self.hashes.len() >= Self::REMEMBERED || self.has(token)
+    }
+
+    /// True only for a token that was seen.
+    pub(super) fn has(&self, token: &str) -> bool {
+        self.hashes.contains(&content_hash(token.as_bytes()))
     }
 }
 

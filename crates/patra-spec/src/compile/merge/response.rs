@@ -2,6 +2,7 @@
 
 use patra_core::{Code, Level};
 
+use super::inputs::request_params;
 use crate::manifest::{self, Endpoint};
 use crate::snapshot::{Condition, ErrorRule, Mapping, OutputField, Response};
 use crate::words::{Format, OnError};
@@ -63,6 +64,7 @@ fn condition(declared: &manifest::Condition) -> Condition {
 pub(super) fn mapping(endpoint: &Endpoint) -> Mapping {
     let record = endpoint.record.clone();
     Mapping {
+        request_params: request_params(endpoint),
         filter: record.filter.iter().map(condition).collect(),
         output_fields: endpoint.fields.iter().map(output_field).collect(),
         add: record.add.into_iter().collect(),

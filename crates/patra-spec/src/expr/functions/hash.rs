@@ -51,18 +51,24 @@ pub(super) fn base64_decode(call: &Call<'_>) -> Result<Value, Error> {
 /// Everything but letters, digits and `-._~` (RFC 3986).
 pub(super) fn urlencode(call: &Call<'_>) -> Result<Value, Error> {
     let Some(text) = call.text(0)? else { return Ok(null()) };
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
-    let length = text.bytes().map(|byte| if plain(&byte) { 1 } else { 3 }).sum();
-    room(length)?;
-    let mut out = String::with_capacity(length);
+    room(text.bytes().map(|byte| if is_plain(byte) { 1 } else { 3 }).sum())?;
+    Ok(percent_encoded(&text).into())
+}
+
+pub(in super::super) fn percent_encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
-        if plain(&byte) {
+        if is_plain(byte) {
             out.push(char::from(byte));
         } else {
             let _ = write!(out, "%{byte:02X}");
         }
     }
-    Ok(out.into())
+    out
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
 fn room(length: usize) -> Result<(), Error> {

@@ -6,6 +6,7 @@ use minijinja::value::ValueKind;
 use minijinja::{Error, Value};
 
 use super::super::literal;
+use super::super::scan::QUERY;
 use super::{Call, invalid, needed, null};
 use crate::selector::Segment;
 
@@ -34,6 +35,12 @@ pub(super) fn json_path(call: &Call<'_>) -> Result<Value, Error> {
         };
     }
     Ok(if value.is_undefined() { null() } else { value })
+}
+
+/// The query of the run: the parameter of that name, or null.
+pub(super) fn render_query(call: &Call<'_>) -> Result<Value, Error> {
+    let query = call.state.lookup("params").map(|params| params.get_attr(QUERY)).transpose()?;
+    Ok(query.filter(|query| !query.is_undefined()).unwrap_or_else(null))
 }
 
 /// Characters of a text, elements of a list, members of an object.

@@ -266,7 +266,7 @@ proptest! {
             }
             _ => return Ok(()),
         };
-        let scope = context().scope(&ours.reads, Run::new(context().now, &ours.prepared)).unwrap();
+        let scope = context().scope(&ours.reads, None, Run::new(context().now, &ours.prepared)).unwrap();
         if let (Ok(Some(ours)), Ok(theirs)) = (ours.render(&context()), engine::eval(&theirs, &scope)) {
             prop_assert_eq!(ours.to_lowercase(), theirs.to_string().to_lowercase());
         }

@@ -19,6 +19,7 @@ fn example() -> Context {
         page,
         params: values["params"].as_object().unwrap().clone(),
         now: time(&values["now"]),
+        ..Context::default()
     }
 }
 

@@ -111,7 +111,7 @@ fn texts_are_encoded_digested_and_searched() {
 fn a_source_may_be_held_to_some_functions() {
     let check = |text: &str, names: &[&str], expected: &str| {
         let allowed = Allowed::only(names.iter().copied()).unwrap();
-        let shown = match Template::compile_with(text, &allowed) {
+        let shown = match Template::compile_with(text, &Rules { allowed: allowed.clone(), ..Rules::default() }) {
             Err(flaw) => format!("{}: {} ({})", flaw.offset, flaw.message, flaw.hint.unwrap_or_default()),
             Ok(template) => template.render(&context()).unwrap().unwrap_or_default(),
         };

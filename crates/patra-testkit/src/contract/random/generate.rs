@@ -1,5 +1,6 @@
 //! What to do next: mostly sensible, sometimes stale, repeated or too late.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,11 +8,7 @@ use patra_core::paging::Position;
 use patra_core::record::{Record, Version};
 use patra_core::rng::Rng;
 use patra_core::state::Operation;
-use patra_core::tx::{
-    AdvanceCursor, Claim, CreateKey, Done, FireDue, Lease, LeaseRef, PlanTarget, ReadCoverage, RecordAdvance, Renew,
-    RevokeKey, RunEnd, RunStarted, SavePlan, Scope, SettleTrigger, Settlement, StartRun, Sweep, TakeTrigger,
-    TriggerTaken, Tx, TxError,
-};
+use patra_core::tx::{AdvanceCursor, Claim, CreateKey, Done, Fire, FireDue, Lease, LeaseRef, PlanTarget, ReadCoverage, ReadParents, RecordAdvance, RemoveProvenance, Renew, RevokeKey, RunEnd, RunStarted, SavePlan, Scope, SettleTrigger, Settlement, StartRun, Sweep, SyncDictionary, TriggerTaken, Tx, TxError};
 use patra_core::{Fence, RunId, Ts};
 
 use crate::contract::make;
@@ -62,10 +59,12 @@ impl Generator {
                 0..3 => Some(self.apply()),
                 3..8 => Some(self.fire()),
                 8..10 => Some(FireDue { limit: 1 + self.rng.below(2) as u32 }.into()),
-                10..17 => Some(TakeTrigger { owner: "planner".into(), lease: self.lease() }.into()),
-                17..20 => self.settle(),
-                20..23 => Some(ReadCoverage { cursor: self.name() }.into()),
-                23..32 => self.save_plan(store),
+                10..17 => Some(make::take(self.lease()).into()),
+                17..19 => self.settle(),
+                19..22 => self.fan_out(),
+                22..23 => Some(self.parents()),
+                23..24 => Some(ReadCoverage { cursor: self.name() }.into()),
+                24..32 => self.save_plan(store),
                 32..42 => Some(self.claim()),
                 42..46 => Some(self.renew()),
                 46..57 => self.start(),
@@ -113,6 +112,11 @@ impl Generator {
     }
 
     fn apply(&mut self) -> Tx {
+        match self.rng.below(10) {
+            0 => return RemoveProvenance { provenance_code: make::PROVENANCE.into() }.into(),
+            1 => return SyncDictionary { types: make::dictionary(self.rng.below(4)) }.into(),
+            _ => {}
+        }
         let millis = if self.real { 3_600_000 } else { 300 + 200 * self.rng.below(2) };
         let every = Some(Duration::from_millis(millis));
         let all = [(make::ENDPOINT, every), ("authors", None), ("grants", None)];
@@ -122,7 +126,32 @@ impl Generator {
 
     fn fire(&mut self) -> Tx {
         let operation = self.operation();
-        make::fire(&format!("job-{}", self.rng.below(60)), operation).into()
+        let fire = make::fire(&format!("job-{}", self.rng.below(60)), operation);
+        Fire { priority: self.rng.below(3) as i32 - 1, ..fire }.into()
+    }
+
+    fn fan_out(&mut self) -> Option<Tx> {
+        let half_done = self.taken.iter().rev().find(|taken| taken.place.is_some() && self.rng.chance(300)).cloned();
+        let taken = half_done.or_else(|| self.recent(&self.taken.clone()))?;
+        let users: BTreeSet<_> = (0..self.rng.below(4)).map(|_| ["a", "b", "c"][self.rng.below(3) as usize]).collect();
+        let mut fan = make::fan(&taken, &users.into_iter().collect::<Vec<_>>(), self.rng.chance(300));
+        fan.skipped = self.rng.below(3) as u32;
+        fan.limit = 2 + self.rng.below(5) as u32;
+        Some(Arc::new(fan).into())
+    }
+
+    fn parents(&mut self) -> Tx {
+        let after = self.rng.chance(500).then(|| format!("key {}", self.rng.below(8)));
+        ReadParents {
+            project_key: "default".into(),
+            provenance_code: make::PROVENANCE.into(),
+            endpoint_name: make::ENDPOINT.into(),
+            dedup_scope: make::ENDPOINT.into(),
+            after,
+            limit: 1 + self.rng.below(4) as u32,
+            payload: self.rng.chance(500),
+        }
+        .into()
     }
 
     fn settle(&mut self) -> Option<Tx> {

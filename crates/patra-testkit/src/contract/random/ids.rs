@@ -103,7 +103,7 @@ pub(super) fn has_own_ids(view: View) -> bool {
 
 fn kind_of(view: View, column: &str) -> Option<Kind> {
     match (view, column) {
-        (View::Jobs, "id") | (_, "schedule_instance_id") => Some(Kind::Instance),
+        (View::Jobs, "id" | "parent_id") | (_, "schedule_instance_id") => Some(Kind::Instance),
         (View::Plans, "id") | (_, "plan_id") => Some(Kind::Plan),
         (View::Slices, "id") | (_, "slice_id") => Some(Kind::Slice),
         (View::Tasks, "id") | (_, "task_id") => Some(Kind::Task),
@@ -155,6 +155,7 @@ fn visit_done(done: &mut Done, visit: Visit<'_>) {
 fn visit_tx(tx: &mut Tx, visit: Visit<'_>) {
     match tx {
         Tx::SettleTrigger(op) => instance(&mut op.instance, visit),
+        Tx::FanOut(op) => instance(&mut Arc::make_mut(op).instance, visit),
         Tx::SavePlan(op) => {
             let op = Arc::make_mut(op);
             instance(&mut op.instance, visit);

@@ -37,10 +37,45 @@ How it behaves; also while serving, by GET /knobs?name=value with _ for -:
   --late INDEX:AFTER,... records hidden up to the AFTER-th data request
   --require-header NAME:VALUE --require-query NAME:VALUE    401 without
   --log-limit N          data requests remembered (10000)
+  --ceiling N --ceiling-mode refuse|clamp         a query serves its first N records: 400 beyond, or a silent end
 
-GET /offset?offset=&limit=  /page?page=&size=&base=  /cursor?cursor=*&rows=&endcursor=keep
-    /link?page=&size=  /window?limit=  each with from= to= order=asc|desc
-    /stats /reset /visible?n= /knobs?... /health
+Who may read (everything but the doors and the controls):
+  --auth open|oauth|session|signed, bearer:TOKEN, basic:USER:PASSWORD, or header|query|body|cookie:NAME:VALUE (open)
+  --auth-status 401|403                           for who may not
+  --oauth-client-id, --oauth-client-secret        (client, client-secret)
+  --oauth-refresh-token T                         good for one refresh, the first (refresh-0)
+  --oauth-expires-in-secs N --oauth-max-uses N    how long access tokens live (3600, 0 for any number)
+  --oauth-rotate true|false                       each refresh token works once; a second use ends its family (true)
+  --oauth-issue-refresh true                      client_credentials answers with a refresh token too
+  --login-user, --login-password                  (user, password)
+  --login-answer body|header|cookie               where the session is: token, X-Session-Token, session=
+  --login-expires-in-secs N --login-max-uses N    (3600, 0 for any number)
+  --signing-key-id, --signing-secret              (key-1, signing-secret)
+  --signing-tolerance-secs N                      how old a signature may be (300)
+  --signing-place headers|query                   where /sign puts it
+  --signing-token T                               the bearer token that /sign asks for
+  --door-e500 K, --at-door-e500 N,N... --door-latency-ms N      at /oauth/token, /login and /sign
+
+What there is:
+  --detail-max-ids N                              ids in one request to /details (100)
+  --detail-unknown omit|404|400                   what becomes of a request with an id that does not exist
+  --detail-gone INDEX,...                         listed by /ids, unknown to /details
+  --detail-poison INDEX:STATUS,...                fails every request that names it
+  --users N              record n is a post of user n % N (10)
+  --users-closed INDEX:STATUS,...
+  --graphql-error K, --at-graphql-error N,N... --graphql-code CODE      errors in a 200 (RATE_LIMITED)
+  --export-key KEY       (export-key)
+
+GET  /offset?offset=&limit=  /page?page=&size=&base=  /cursor?cursor=*&rows=&endcursor=keep
+     /link?page=&size=  /window?limit=  each with from= to= order=asc|desc
+     /ids?version=1  the same listings of ids: /ids/offset /ids/page /ids/cursor /ids/link /ids/window
+     /details?ids=a,b,c (or POST {\"ids\": [...]})  /detail/ID
+     /users?page=&size=  /users/ID/posts?from=&to=&page=&size=  /users/ID/posts/ID/comments?page=&size=
+     /rest/issues?state=&since=&direction=&per_page=&page=       a list with Link headers
+     /export?date=2024-01-01&format=csv|atom&api_key=            one day
+POST /graphql {\"query\": \"{ works(first: 10, after: $cursor) {...} }\", \"variables\": {...}}
+     /oauth/token  /login  /sign {\"method\", \"url\", \"body_sha256\"}
+GET  /stats /reset /visible?n= /knobs?... /revoke?what=tokens|sessions /health
 ";
 
 #[derive(Debug, PartialEq, Eq)]
@@ -130,8 +165,15 @@ mod tests {
     #[test]
     fn every_knob_is_in_the_help() {
         let script = serde_json::to_value(Script::default()).unwrap();
-        for name in script.as_object().unwrap().keys() {
-            assert!(HELP.contains(&format!("--{}", name.replace('_', "-"))), "{name}");
+        for (name, value) in script.as_object().unwrap() {
+            let group = ["oauth", "login", "signing", "detail"].contains(&name.as_str());
+            let fields = value.as_object().filter(|_| group).into_iter().flatten();
+            let knobs: Vec<String> = fields.map(|(field, _)| format!("{name}-{field}")).collect();
+            for knob in if group { knobs } else { vec![name.clone()] } {
+                let knob = format!("--{}", knob.replace('_', "-"));
+                // Whole words: one knob's name may begin another's.
+                assert!(HELP.split([' ', '\n', ',']).any(|word| word == knob), "{knob}");
+            }
         }
     }
 }

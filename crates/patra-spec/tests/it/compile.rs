@@ -5,11 +5,9 @@ use patra_core::window::Align;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::*;
-use crate::manifest::Manifest;
+use patra_spec::{Manifest, Operation, Snapshot, compile};
 
-const CROSSREF: &str = include_str!("../../../../sources/crossref.yaml");
-const DEMO: &str = include_str!("../../../../sources/demo.yaml");
+use crate::{DEMO, WORKS, manifest};
 
 const BASE: &str = r#"
 provenance: Test
@@ -26,10 +24,6 @@ endpoints:
     retry: { min_delay: PT1S }
     rate_limit: { burst: 3 }
 "#;
-
-fn manifest(yaml: &str) -> Manifest {
-    crate::read("t.yaml", yaml).unwrap_or_else(|problems| panic!("{problems}"))
-}
 
 fn snapshot(yaml: &str) -> Snapshot {
     let manifest = manifest(yaml);
@@ -49,8 +43,8 @@ fn check(operation: Operation, from: &str, to: &str, expected: &str) {
 
 // covers: ING-3.3-12, ING-3.3-13, ING-3.3-14, ING-3.9-01, ING-3.9-02
 #[test]
-fn crossref_compiles_to_the_shape_of_the_contract() {
-    let mut body: serde_json::Value = serde_json::from_str(&snapshot(CROSSREF).body()).unwrap();
+fn works_compile_to_the_shape_of_the_contract() {
+    let mut body: serde_json::Value = serde_json::from_str(&snapshot(WORKS).body()).unwrap();
     let fingerprint = body.as_object_mut().unwrap().remove("specFingerprint").unwrap();
     assert!(fingerprint.as_str().unwrap().starts_with("v1:"));
     let expected = json!({
@@ -65,12 +59,14 @@ fn crossref_compiles_to_the_shape_of_the_contract() {
         },
         "pagination": {
             "type": "TOKEN", "pageSize": 100, "initial": "*", "nextTokenPath": "$.message['next-cursor']",
-            "alwaysToken": true,
+            "alwaysToken": true, "onMaxPage": "split", "orderBy": "updated desc",
         },
+        "expr": { "nullPolicy": "omit", "timeFormat": "iso", "timezone": "UTC" },
+        "batching": { "idBatchSize": 200 },
         "window": {
             "supportsUpdatedSince": true, "watermarkKey": "updated_at", "safetyLag": "PT10M", "maxWindow": "P1D",
             "align": "hour", "initial": "2024-01-01T00:00:00.000000000Z", "timezone": "UTC",
-            "boundaryPolicy": "[from,to)",
+            "boundaryPolicy": "[from,to)", "outOfRange": "keep",
         },
         "retry": {
             "policy": "exponential_jitter", "maxAttempts": 5, "minDelayMs": 100, "maxDelayMs": 30000,
@@ -81,7 +77,17 @@ fn crossref_compiles_to_the_shape_of_the_contract() {
             "format": "json", "itemsPath": "$.message.items", "idPath": "$.DOI",
             "updatedAtPath": "$.deposited['date-time']", "totalPath": "$.message['total-results']",
         },
-        "mapping": { "outputFields": [{ "name": "doi", "expr": "$.DOI" }, { "name": "title", "expr": "$.title[0]" }] },
+        "mapping": {
+            "requestParams": [
+                { "name": "cursor", "location": "QUERY", "expr": "${ page.token }" },
+                {
+                    "name": "filter", "location": "QUERY",
+                    "expr": "from-update-date:${ window.from | date },until-update-date:${ window.to | date }",
+                },
+                { "name": "rows", "location": "QUERY", "expr": "${ page.size }" },
+            ],
+            "outputFields": [{ "name": "doi", "expr": "$.DOI" }, { "name": "title", "expr": "$.title[0]" }],
+        },
     });
     assert_eq!(canonical(&body), canonical(&expected));
 }
@@ -172,7 +178,7 @@ fn an_unknown_endpoint_is_suggested() {
 // covers: ING-3.3-20, ING-4.4-13
 #[test]
 fn snapshots_survive_storage_with_the_same_fingerprint() {
-    for yaml in [BASE, DEMO, CROSSREF] {
+    for yaml in [BASE, DEMO, WORKS] {
         let before = snapshot(yaml);
         let after = Snapshot::from_body(&before.body()).unwrap();
         assert_eq!(after, before);
@@ -194,10 +200,10 @@ proptest! {
         before.http.query_template.insert(name.clone(), text.clone());
         before.http.body_template = flag.then(|| text.clone());
         before.http.timeout_ms = flag.then_some(millis);
-        before.mapping.output_fields.push(crate::snapshot::OutputField { name, expr: text, ..Default::default() });
+        before.mapping.output_fields.push(patra_spec::snapshot::OutputField { name, expr: text, ..Default::default() });
         before.window.initial = Some(patra_core::Ts::from_micros(micros));
-        before.window.safety_lag = crate::Iso(std::time::Duration::from_micros(lag));
-        before.rate_limit = crate::snapshot::RateLimit { qps: rate as f64 / 1e6, burst: number };
+        before.window.safety_lag = patra_spec::Iso(std::time::Duration::from_micros(lag));
+        before.rate_limit = patra_spec::snapshot::RateLimit { qps: rate as f64 / 1e6, burst: number, ..Default::default() };
         if flag {
             before.pagination = None;
         }
@@ -280,6 +286,7 @@ defaults: { http: { max_redirects: 2 } }
 endpoints:
   list:
     http: { base_url: "https://x.org", method: post }
+    params: { b: {}, c: {} }
     body: { json: { q: "type:a", first: "${ page.size }", after: "${ page.token }", deep: [{ a: "${ params.b }" }] } }
     pagination: { type: token, next_token_header: X-Next, page_size: 50, result_ceiling: 9999 }
     window: { watermark_key: updated_at, initial: 2024-01-01 }

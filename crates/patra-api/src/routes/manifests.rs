@@ -1,0 +1,170 @@
+//! Manifests: the twins of `patra apply`, `patra get manifest` and of removing.
+
+use axum::Extension;
+use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::{Query, State};
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use patra_core::Code;
+use patra_core::port::query::View;
+use patra_core::tx::{Applied, Scope};
+use patra_engine::registry::{self, Outcome, Problem};
+
+use super::input::{self, PathText};
+use super::views::{self, Asked};
+use crate::envelope::{Failure, success};
+use crate::request_id::RequestId;
+use crate::{Api, auth};
+
+/// The names under which YAML travels.
+const YAML: &[&str] = &["application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"];
+
+pub(super) async fn list(State(api): State<Api>, Extension(id): Extension<RequestId>, params: Asked) -> Response {
+    views::rows(&api, &id, View::Provenances, params).await
+}
+
+/// YAML for who asks for it, else the document in the envelope.
+pub(super) async fn show(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    headers: HeaderMap,
+    code: PathText,
+) -> Response {
+    match export(&api, code).await {
+        Ok(manifest) if says(&headers, ACCEPT, YAML) => {
+            ([(CONTENT_TYPE, YAML[0])], registry::to_yaml(&manifest)).into_response()
+        }
+        Ok(manifest) => success(&id, &manifest.to_document(), json!({ "version": manifest.version() })),
+        Err(failure) => failure.answer(&id),
+    }
+}
+
+async fn export(api: &Api, code: PathText) -> Result<registry::Manifest, Failure> {
+    Ok(registry::manifest(&*api.store, &input::path_text(code)?).await?)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Params {
+    /// Say what would be done, and do nothing.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+pub(super) async fn apply(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(granted): Extension<Scope>,
+    params: Result<Query<Params>, QueryRejection>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    match put(&api, granted, params, &headers, body).await {
+        Ok((data, created)) => {
+            let status = if created { StatusCode::CREATED } else { StatusCode::OK };
+            (status, success(&id, &data, json!({}))).into_response()
+        }
+        Err(failure) => failure.answer(&id),
+    }
+}
+
+/// What came of it, and whether there is a new provenance now.
+async fn put(
+    api: &Api,
+    granted: Scope,
+    params: Result<Query<Params>, QueryRejection>,
+    headers: &HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<(Value, bool), Failure> {
+    auth::require(granted, Scope::Admin)?;
+    let Query(Params { dry_run }) = params.map_err(|error| Failure::bad_request(error.body_text()))?;
+    if !says(headers, CONTENT_TYPE, YAML) && !says(headers, CONTENT_TYPE, &["application/json"]) {
+        let message = "a manifest comes as YAML or JSON";
+        return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::InvalidInput, message)
+            .hint("send `Content-Type: application/yaml` or `application/json`"));
+    }
+    let body = body.map_err(|error| Failure { status: error.status(), ..Failure::bad_request(error.body_text()) })?;
+    let text = std::str::from_utf8(&body).map_err(|_| Failure::bad_request("the manifest is not UTF-8"))?;
+    let checked = registry::check("", text).map_err(unsound)?;
+    let manifest = &checked.manifest;
+    let Outcome { result, changes } = match dry_run {
+        true => registry::preview(&*api.store, manifest).await?,
+        false => registry::apply(&*api.store, manifest).await?,
+    };
+    let changes: Vec<_> = changes
+        .into_iter()
+        .map(|change| json!({ "path": change.path, "before": change.before, "after": change.after }))
+        .collect();
+    let data = json!({
+        "provenance": manifest.provenance,
+        "result": registry::word(result),
+        "dry_run": dry_run,
+        "changes": changes,
+        "warnings": checked.warnings,
+    });
+    Ok((data, result == Applied::Created && !dry_run))
+}
+
+pub(super) async fn remove(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(granted): Extension<Scope>,
+    code: PathText,
+) -> Response {
+    let removed = async {
+        auth::require(granted, Scope::Admin)?;
+        let code = input::path_text(code)?;
+        registry::remove(&*api.store, &code).await?;
+        Ok::<_, Failure>(code)
+    };
+    match removed.await {
+        Ok(code) => success(&id, &json!({ "provenance": code, "result": "removed" }), json!({})),
+        Err(failure) => failure.answer(&id),
+    }
+}
+
+/// Everything that is wrong with a manifest, in one answer.
+pub(super) fn unsound(problems: Vec<Problem>) -> Failure {
+    let message = match problems.as_slice() {
+        [one] => one.message.clone(),
+        several => format!("{} problems", several.len()),
+    };
+    let problems = problems.into_iter().map(|problem| {
+        json!({
+            "line": problem.line,
+            "column": problem.column,
+            "path": problem.path,
+            "message": problem.message,
+            "hint": problem.hint,
+        })
+    });
+    let failure = Failure::new(StatusCode::UNPROCESSABLE_ENTITY, Code::ConfigError, message);
+    Failure { problems: problems.collect(), ..failure }
+}
+
+impl From<registry::Error> for Failure {
+    fn from(error: registry::Error) -> Failure {
+        match error {
+            registry::Error::Store(error) => error.into(),
+            registry::Error::NotFound(message, hint) => {
+                Failure::new(StatusCode::NOT_FOUND, Code::NotFound, message).hint(hint)
+            }
+            registry::Error::Problems(problems) => unsound(problems),
+        }
+    }
+}
+
+/// Whether a header names one of these media types, whatever its parameters.
+fn says(headers: &HeaderMap, name: HeaderName, types: &[&str]) -> bool {
+    let values = headers.get_all(name);
+    let mut named = values.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    named.any(|named| {
+        let named = named.split(';').next().unwrap_or_default().trim();
+        types.iter().any(|known| known.eq_ignore_ascii_case(named))
+    })
+}

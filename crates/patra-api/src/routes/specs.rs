@@ -1,0 +1,86 @@
+//! What a trigger would be planned with; and the words and the form that manifests are made of.
+
+use axum::Extension;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse as _, Response};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use patra_core::state::Operation;
+use patra_engine::registry::{self, Overrides};
+
+use super::input;
+use crate::Api;
+use crate::envelope::{Failure, success};
+use crate::request_id::RequestId;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Params {
+    operation: Option<String>,
+    /// Every value and who said it, instead of the snapshot.
+    #[serde(default)]
+    explain: bool,
+    /// Settings of one run: `path=value`, several with commas between.
+    set: Option<String>,
+}
+
+pub(super) async fn show(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    params: Result<Query<Params>, QueryRejection>,
+) -> Response {
+    match read(&api, path, params).await {
+        Ok((data, meta)) => success(&id, &data, meta),
+        Err(failure) => failure.answer(&id),
+    }
+}
+
+async fn read(
+    api: &Api,
+    path: Result<Path<(String, String)>, PathRejection>,
+    params: Result<Query<Params>, QueryRejection>,
+) -> Result<(Value, Value), Failure> {
+    let Path((provenance, endpoint)) =
+        path.map_err(|error| Failure { status: error.status(), ..Failure::bad_request(error.body_text()) })?;
+    input::without_nul("the path", Some(&provenance))?;
+    input::without_nul("the path", Some(&endpoint))?;
+    let Query(params) = params.map_err(|error| Failure::bad_request(error.body_text()))?;
+    let operation = match params.operation {
+        None => Operation::Harvest,
+        Some(word) => word.trim().to_uppercase().parse().map_err(|_| {
+            let known: Vec<_> = Operation::ALL.iter().map(|operation| operation.as_str()).collect();
+            Failure::bad_request(format!("operation must be one of {}", known.join(", ")))
+        })?,
+    };
+    let pairs = params.set.iter().flat_map(|set| set.split(',')).map(str::trim).filter(|pair| !pair.is_empty());
+    let overrides = Overrides::parse(pairs).map_err(registry::Error::from)?;
+    let asked =
+        registry::Asked { provenance: &provenance, endpoint: &endpoint, operation, overrides: &overrides };
+    if params.explain {
+        let values = registry::explain(&*api.store, &asked).await?;
+        let values: Vec<_> = values
+            .iter()
+            .map(|value| json!({ "path": value.path, "value": value.value, "layer": value.layer.to_string() }))
+            .collect();
+        return Ok((json!({ "values": values }), json!({})));
+    }
+    let compiled = registry::spec(&*api.store, &asked).await?;
+    let meta = json!({ "version": compiled.labels.version, "warnings": compiled.warnings });
+    Ok((serde_json::to_value(&compiled.snapshot).unwrap_or_default(), meta))
+}
+
+pub(super) async fn dictionary(State(api): State<Api>, Extension(id): Extension<RequestId>) -> Response {
+    match api.store.dictionary().await {
+        Ok(types) => success(&id, &json!({ "types": types }), json!({})),
+        Err(error) => Failure::from(error).answer(&id),
+    }
+}
+
+/// As it is, without the envelope: an editor takes it from here.
+pub(super) async fn schema() -> Response {
+    ([(CONTENT_TYPE, "application/schema+json")], registry::schema()).into_response()
+}

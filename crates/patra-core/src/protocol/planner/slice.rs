@@ -1,0 +1,293 @@
+//! How a slice, its signature and its task key are derived from a window. A pure function of what the planner saw, so two
+//! planners derive the same rows, and a run that cuts its window derives slices of the same form.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::hash::{canonical, canonical_text, digest};
+use crate::paging::Position;
+use crate::params::{self, Params};
+use crate::state::{Operation, TriggerType};
+use crate::time::iso_text;
+use crate::tx::{NewSlice, TriggerTaken};
+use crate::window::Window;
+
+/// The requests that one slice may make (G-07).
+pub const MAX_REQUESTS: u32 = 800;
+
+/// How long one slice may take (G-07).
+pub const MAX_DURATION_SECS: u32 = 900;
+
+/// What all slices of a plan have in common.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Shape {
+    pub project_key: String,
+    pub provenance_code: String,
+    pub endpoint_name: String,
+    pub operation: Operation,
+    /// What orders the records of a window, e.g. `updated_at`.
+    pub watermark_key: String,
+    pub snapshot_hash: String,
+    /// The first page.
+    pub first: Position,
+    /// All that templates read, defaults included.
+    pub params: Params,
+    /// Those of the params that bind the slice to its partition.
+    pub partition: Params,
+    pub safety_lag: Duration,
+    pub phase: Phase,
+    pub budget: Budget,
+    pub priority: i32,
+    /// Whose work it is, see [`trigger_component`].
+    pub trigger: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Phase {
+    pub two_phase: bool,
+    /// How many ids one detail request asks for.
+    pub id_batch_size: Option<u32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Budget {
+    pub max_requests: u32,
+    pub max_duration_secs: u32,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget { max_requests: MAX_REQUESTS, max_duration_secs: MAX_DURATION_SECS }
+    }
+}
+
+/// The texts of a slice around its bounds, put together once: a plan has thousands of slices, and they differ in their
+/// bounds only.
+#[derive(Clone, Debug)]
+pub struct SliceForm {
+    shape: Shape,
+    expr_head: String,
+    params_head: String,
+    spec_tail: String,
+    spec_window: String,
+}
+
+impl SliceForm {
+    pub fn new(shape: Shape) -> SliceForm {
+        let params = params::to_text(&shape.params);
+        let paging = canonical(&pagination(&shape.first));
+        let phase = canonical(&shape.phase.to_json());
+        let proto = canonical_text(&shape.snapshot_hash);
+        let budget = json!({
+            "maxDurationSec": shape.budget.max_duration_secs,
+            "maxRequests": shape.budget.max_requests,
+            "priority": shape.priority,
+        });
+        let partition = match shape.partition.is_empty() {
+            true => String::new(),
+            false => format!(r#","partition":{}"#, params::to_text(&shape.partition)),
+        };
+        let window = json!({ "safetyLag": iso_text(shape.safety_lag), "watermarkKey": shape.watermark_key });
+        SliceForm {
+            expr_head: format!(r#"{{"pagination":{paging},"params":{params},"proto":{proto},"window":"#),
+            params_head: format!(r#"{{"pagination":{paging},"params":{params},"phase":{phase},"window":"#),
+            spec_tail: format!(
+                r#"}},"budget":{},"dimension":"TIME","pagination":{paging}{partition},"phase":{phase}"#,
+                canonical(&budget)
+            ),
+            spec_window: format!(r#","window":{}}}"#, canonical(&window)),
+            shape,
+        }
+    }
+
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The slice of a window. `generation` is what its maker saw: the same state gives the same task key, so a race makes
+    /// one task; a window that must be read again after a failure was seen in a later state, so it gets a task of its own
+    /// (C-47, G-04).
+    pub fn derive(&self, window: Window, generation: &str) -> NewSlice {
+        self.slice(window, generation, "")
+    }
+
+    /// The same, with a note for those who look at it; notes are no part of what the slice is (ING-8.2-10).
+    pub fn derive_with(&self, window: Window, generation: &str, telemetry: &Value) -> NewSlice {
+        self.slice(window, generation, &format!(r#","telemetry":{}"#, canonical(telemetry)))
+    }
+
+    fn slice(&self, window: Window, generation: &str, telemetry: &str) -> NewSlice {
+        let (from, to) = (window.from.to_micros_text(), window.to.to_micros_text());
+        let bounds = format!(r#"{{"from":"{from}","to":"{to}"}}"#);
+        let expr_snapshot = format!("{}{bounds}}}", self.expr_head);
+        let task_params = format!("{}{bounds}}}", self.params_head);
+        let spec = |telemetry: &str| {
+            format!(r#"{{"bounds":{{"time":{bounds}{}{telemetry}{}"#, self.spec_tail, self.spec_window)
+        };
+        let normalized = spec("");
+        let Shape { project_key, provenance_code, endpoint_name, operation, trigger, .. } = &self.shape;
+        let operation = operation.as_str();
+        let expr_hash = digest(&["expr", &expr_snapshot]);
+        let signature = digest(&["slice", provenance_code, endpoint_name, operation, &expr_hash, &normalized]);
+        let task_key =
+            digest(&["task", project_key, &signature, &expr_hash, operation, trigger, &task_params, generation]);
+        let spec = if telemetry.is_empty() { normalized } else { spec(telemetry) };
+        NewSlice { window, spec, signature, expr_snapshot, expr_hash, task_params, task_key }
+    }
+}
+
+impl Phase {
+    fn to_json(self) -> Value {
+        json!({ "twoPhase": self.two_phase, "idBatchSize": self.id_batch_size })
+    }
+}
+
+/// Scheduled firings over the same window collapse; a person who asks again with a new id gets new work (C-47).
+pub fn trigger_component(trigger: &TriggerTaken) -> String {
+    match trigger.trigger_type {
+        TriggerType::Schedule => TriggerType::Schedule.as_str().to_owned(),
+        other => format!("{}:{}", other.as_str(), trigger.public_id),
+    }
+}
+
+/// The `pagination` part of a slice: how its pages follow each other, and the first of them.
+fn pagination(first: &Position) -> Value {
+    let initial = |offset: Option<u64>, page: Option<u64>, token: Option<&str>, url: Option<&str>| {
+        json!({ "offset": offset, "page": page, "token": token, "url": url })
+    };
+    let (kind, initial) = match first {
+        Position::Offset(offset) => ("OFFSET", initial(Some(*offset), None, None, None)),
+        Position::Page(no) => ("PAGE", initial(None, Some(*no), None, None)),
+        Position::Token(token) => ("TOKEN", initial(None, None, token.as_deref(), None)),
+        Position::Url(url) => ("URL", initial(None, None, None, url.as_deref())),
+        Position::Time | Position::Ids { .. } => ("TIME", initial(None, None, None, None)),
+    };
+    json!({ "type": kind, "initial": initial })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Ts;
+
+    fn shape() -> Shape {
+        Shape {
+            project_key: "default".into(),
+            provenance_code: "p".into(),
+            endpoint_name: "e".into(),
+            operation: Operation::Harvest,
+            watermark_key: "updated\\at\n".into(),
+            snapshot_hash: "v1:\"quoted\"".into(),
+            first: Position::Token(Some("to\"ken".into())),
+            params: Params::from([("user".into(), "a\"b".into()), ("lang".into(), "en".into())]),
+            partition: Params::from([("user".into(), "a\"b".into())]),
+            safety_lag: Duration::from_secs(600),
+            phase: Phase { two_phase: true, id_batch_size: Some(200) },
+            budget: Budget::default(),
+            priority: -3,
+            trigger: "MANUAL:t".into(),
+        }
+    }
+
+    fn w(from: i64, to: i64) -> Window {
+        Window { from: Ts::from_micros(from), to: Ts::from_secs(to) }
+    }
+
+    // covers: ING-8.2-04, ING-8.2-05, ING-8.2-06, ING-8.2-12, ING-8.2-13, ING-3.10-02, ING-9.1-02
+    #[test]
+    fn a_slice_says_all_of_itself_in_canonical_json() {
+        let window = w(-1, 1_767_225_600);
+        let bounds = json!({ "from": window.from.to_micros_text(), "to": window.to.to_micros_text() });
+        let initial = json!({ "offset": null, "page": null, "token": "to\"ken", "url": null });
+        let pagination = json!({ "type": "TOKEN", "initial": initial });
+        let (params, phase) = (shape().params, json!({ "twoPhase": true, "idBatchSize": 200 }));
+        let slice = SliceForm::new(shape()).derive(window, "0");
+        let spec = json!({
+            "dimension": "TIME",
+            "bounds": { "time": bounds },
+            "phase": phase,
+            "pagination": pagination,
+            "partition": { "user": "a\"b" },
+            "window": { "safetyLag": "PT10M", "watermarkKey": shape().watermark_key },
+            "budget": { "maxRequests": 800, "maxDurationSec": 900, "priority": -3 },
+        });
+        assert_eq!(slice.spec, canonical(&spec));
+        let proto = shape().snapshot_hash;
+        let expr = json!({ "proto": proto, "window": bounds, "params": params, "pagination": pagination });
+        assert_eq!(slice.expr_snapshot, canonical(&expr));
+        let task = json!({ "window": bounds, "params": params, "pagination": pagination, "phase": phase });
+        assert_eq!(slice.task_params, canonical(&task));
+        assert_eq!(params::of_task(&slice.task_params).unwrap(), params);
+    }
+
+    #[test]
+    fn without_a_partition_the_spec_has_none() {
+        let slice = SliceForm::new(Shape { partition: Params::new(), ..shape() }).derive(w(0, 1), "0");
+        let spec: Value = serde_json::from_str(&slice.spec).unwrap();
+        assert_eq!(spec.get("partition"), None);
+        assert_eq!(slice.spec, canonical(&spec));
+    }
+
+    // covers: ING-8.2-09, ING-8.2-10, ING-8.2-11
+    #[test]
+    fn a_note_changes_neither_signature_nor_key() {
+        let form = SliceForm::new(shape());
+        let plain = form.derive(w(0, 9), "1");
+        let noted = form.derive_with(w(0, 9), "1", &json!({ "totalEstimated": 42_000, "comment": "cut in two" }));
+        let spec: Value = serde_json::from_str(&noted.spec).unwrap();
+        assert_eq!(spec["telemetry"]["totalEstimated"], 42_000);
+        assert_eq!(noted.spec, canonical(&spec));
+        assert_eq!(NewSlice { spec: plain.spec.clone(), ..noted }, plain);
+    }
+
+    // covers: ING-8.2-09, ING-8.2-13, ING-5.3-14, ING-11.3-01
+    #[test]
+    fn what_changes_the_request_makes_another_slice() {
+        let plain = SliceForm::new(shape()).derive(w(0, 9), "1");
+        let other = |change: fn(&mut Shape)| {
+            let mut shape = shape();
+            change(&mut shape);
+            SliceForm::new(shape).derive(w(0, 9), "1")
+        };
+        let signs: [fn(&mut Shape); 6] = [
+            |shape| drop(shape.params.insert("lang".into(), "de".into())),
+            |shape| shape.snapshot_hash = "other".into(),
+            |shape| shape.first = Position::Token(None),
+            |shape| shape.endpoint_name = "f".into(),
+            |shape| shape.operation = Operation::Backfill,
+            |shape| shape.priority = 7,
+        ];
+        for change in signs {
+            let other = other(change);
+            assert_ne!(other.signature, plain.signature);
+            assert_ne!(other.task_key, plain.task_key);
+        }
+        // The same slice, asked for by somebody else or elsewhere, is the same slice and another task.
+        let keys: [fn(&mut Shape); 2] =
+            [|shape| shape.trigger = "MANUAL:u".into(), |shape| shape.project_key = "mine".into()];
+        for change in keys {
+            let other = other(change);
+            assert_eq!(other.signature, plain.signature);
+            assert_ne!(other.task_key, plain.task_key);
+        }
+        let later = SliceForm::new(shape()).derive(w(0, 9), "split:4");
+        assert_eq!(later.signature, plain.signature);
+        assert_ne!(later.task_key, plain.task_key);
+    }
+
+    #[test]
+    fn every_kind_of_paging_names_its_first_page() {
+        let first = |position: Position| canonical(&pagination(&position));
+        let is = |kind: &str, offset: &str, page: &str, token: &str, url: &str| {
+            format!(
+                r#"{{"initial":{{"offset":{offset},"page":{page},"token":{token},"url":{url}}},"type":"{kind}"}}"#
+            )
+        };
+        assert_eq!(first(Position::Offset(0)), is("OFFSET", "0", "null", "null", "null"));
+        assert_eq!(first(Position::Page(1)), is("PAGE", "null", "1", "null", "null"));
+        assert_eq!(first(Position::Token(None)), is("TOKEN", "null", "null", "null", "null"));
+        assert_eq!(first(Position::Url(Some("u".into()))), is("URL", "null", "null", "null", "\"u\""));
+        assert_eq!(first(Position::Time), is("TIME", "null", "null", "null", "null"));
+    }
+}

@@ -1,0 +1,207 @@
+//! A run and a clock, driven by hand.
+
+mod details;
+mod ends;
+mod flow;
+mod refusals;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::gate::Decision::Allow;
+use crate::id::{BatchId, CursorId, Fence, InstanceId, PlanId, SliceId, TaskId};
+use crate::paging::{Facts, Kind, Position};
+use crate::record::{Record, Version};
+use crate::state::Operation;
+use crate::tx::{BatchCommitted, CursorMoved, Lineage, Resume, RunEnded};
+use crate::window::Window;
+
+const RUN: RunId = RunId(7);
+
+/// A run and a clock; every call gives back what the run wants next.
+struct Driver {
+    run: Run,
+    now: Ts,
+}
+
+impl Driver {
+    fn new(options: Options) -> Driver {
+        let mut driver = Driver { run: Run::new(lease(), options, Rng::new(1)), now: at(0) };
+        let mut wants = Vec::new();
+        driver.run.start(&mut wants);
+        assert!(matches!(&wants[..], [Want::Tx(Tx::StartRun(_))]), "{wants:?}");
+        driver
+    }
+
+    /// Opened, prepared, and asking for its first permit.
+    fn reading(options: Options, rule: paging::Rule, resume: Option<Option<Position>>) -> Driver {
+        let mut driver = Driver::new(options);
+        let wants = driver.on(started(resume));
+        assert!(matches!(&wants[..], [Want::Prepare { .. }]), "{wants:?}");
+        let wants = driver.on(Got::Prepared(Ok(policy(rule))));
+        assert!(matches!(&wants[..], [Want::Permit]), "{wants:?}");
+        driver
+    }
+
+    fn tokens() -> Driver {
+        Driver::reading(Options::default(), tokens(), None)
+    }
+
+    fn on(&mut self, got: Got) -> Vec<Want> {
+        let mut wants = Vec::new();
+        self.run.on(self.now, got, &mut wants);
+        wants
+    }
+
+    /// Grants the permit that is asked for.
+    fn fetch(&mut self) -> Fetch {
+        match &self.on(Got::Permit(Allow))[..] {
+            [Want::Fetch(fetch)] => fetch.clone(),
+            other => panic!("expected a fetch, got {other:?}"),
+        }
+    }
+
+    /// Lets time pass up to the run's next timer.
+    fn wake(&mut self) -> Vec<Want> {
+        let wake_at = self.run.wake_at();
+        assert!(wake_at < Ts::MAX, "nothing to wake for");
+        let mut wants = Vec::new();
+        self.run.poll(wake_at - Duration::from_micros(1), &mut wants);
+        assert!(wants.is_empty(), "woke too early: {wants:?}");
+        self.now = wake_at;
+        self.run.poll(self.now, &mut wants);
+        wants
+    }
+
+    /// A fetch that fails like this; the wants that follow.
+    fn refuse(&mut self, refusal: Refusal) -> Vec<Want> {
+        self.fetch();
+        self.on(Got::Fetched(Err(Box::new(refusal))))
+    }
+}
+
+fn at(secs: i64) -> Ts {
+    Ts::from_secs(secs)
+}
+
+fn lease() -> Lease {
+    Lease {
+        task: TaskId(3),
+        fence: Fence(9),
+        until: at(60),
+        attempts: 1,
+        lineage: Lineage { instance: InstanceId(1), plan: PlanId(2), slice: SliceId(3) },
+        cursor: CursorId(5),
+        project_key: "default".into(),
+        provenance_code: "p".into(),
+        endpoint_name: "e".into(),
+        operation: Operation::Harvest,
+        expr_hash: "expr".into(),
+        window: Window { from: at(0), to: at(10) },
+        params: "{}".into(),
+        credential: None,
+    }
+}
+
+fn tokens() -> paging::Rule {
+    paging::Rule::new(Kind::Token { initial: None }, 2)
+}
+
+fn pages() -> paging::Rule {
+    paging::Rule { kind: Kind::Page { base: 1 }, ..tokens() }
+}
+
+fn policy(paging: paging::Rule) -> Arc<Policy> {
+    let stream = Stream {
+        project_key: "default".into(),
+        provenance_code: "p".into(),
+        endpoint_name: "e".into(),
+        dedup_scope: "e".into(),
+        kind: "work".into(),
+    };
+    Arc::new(Policy { paging, retry: retry::Policy::default(), stream: Arc::new(stream), details: None, split: None })
+}
+
+fn started(resume: Option<Option<Position>>) -> Got {
+    let resume = resume.map(|next| Resume { run: RunId(6), batch_no: 4, next });
+    Got::Tx(Ok(Done::StartRun(RunStarted::Go { run: RUN, attempt_no: 9, snapshot_hash: "s".into(), resume })))
+}
+
+fn token(text: &str) -> Position {
+    Position::Token(Some(text.to_owned()))
+}
+
+/// A page of two records whose content is told apart by `tag`.
+fn page(tag: u8, next: Option<&str>) -> Got {
+    let record = |at_sec: i64| Record {
+        key: format!("{tag}-{at_sec}"),
+        version: Version { updated_at: at(at_sec), source_version: 0 },
+        fields: String::new(),
+        payload: Bytes::from_static(b"{}"),
+        content_hash: [tag; 16],
+    };
+    Got::Fetched(Ok(Box::new(Page {
+        facts: Facts { items: 2, next_token: next.map(str::to_owned), ..Facts::default() },
+        records: vec![record(i64::from(tag)), record(i64::from(tag) + 1)],
+        content: [tag; 16],
+        ..Page::default()
+    })))
+}
+
+fn refusal(level: Level) -> Refusal {
+    let fault = Fault::new(Code::NetworkError, level, "no answer");
+    Refusal { fault, throttled: false, retry_after: None, evidence: Evidence::default() }
+}
+
+fn committed() -> Got {
+    let stats = tx_stats();
+    Got::Tx(Ok(Done::CommitBatch(BatchCommitted { batch: BatchId(1), stats, replayed: false })))
+}
+
+fn tx_stats() -> crate::tx::BatchStats {
+    crate::tx::BatchStats { items_count: 2, inserted: 2, ..Default::default() }
+}
+
+fn closed(task_status: TaskStatus) -> Got {
+    Got::Tx(Ok(Done::EndRun(RunEnded { task_status })))
+}
+
+fn failed(error: TxError) -> Got {
+    Got::Tx(Err(error))
+}
+
+fn advance(value: Option<i64>, target: Option<i64>) -> Got {
+    let ts = |secs: Option<i64>| secs.map(at);
+    Got::Tx(Ok(Done::RecordAdvance(crate::tx::Advance { value: ts(value), target: ts(target), version: 4 })))
+}
+
+/// The one commit among the wants.
+fn commit(wants: &[Want]) -> Arc<CommitBatch> {
+    let mut commits = wants.iter().filter_map(|want| match want {
+        Want::Tx(Tx::CommitBatch(batch)) => Some(Arc::clone(batch)),
+        _ => None,
+    });
+    match (commits.next(), commits.next()) {
+        (Some(batch), None) => batch,
+        _ => panic!("expected one commit in {wants:?}"),
+    }
+}
+
+/// The wants are nothing but the end of the run.
+fn end(wants: &[Want]) -> Arc<EndRun> {
+    match wants {
+        [Want::Tx(Tx::EndRun(end))] => Arc::clone(end),
+        other => panic!("expected the end of the run, got {other:?}"),
+    }
+}
+
+fn finished(wants: &[Want]) -> Ended {
+    match wants {
+        [Want::Finished(ended)] => ended.clone(),
+        other => panic!("expected to be finished, got {other:?}"),
+    }
+}
+
+fn asks(wants: &[Want]) -> bool {
+    wants.iter().any(|want| matches!(want, Want::Permit))
+}

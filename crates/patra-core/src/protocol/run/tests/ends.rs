@@ -1,0 +1,210 @@
+//! Where a slice ends, and what becomes of one that is too much.
+
+use super::*;
+use crate::protocol::planner::{Budget, Phase, Shape, SliceForm};
+
+fn shape() -> Shape {
+    Shape {
+        project_key: "default".into(),
+        provenance_code: "p".into(),
+        endpoint_name: "e".into(),
+        operation: Operation::Harvest,
+        watermark_key: "updated_at".into(),
+        snapshot_hash: "s".into(),
+        first: Position::Offset(0),
+        params: Default::default(),
+        partition: Default::default(),
+        safety_lag: Duration::ZERO,
+        phase: Phase::default(),
+        budget: Budget::default(),
+        priority: 100,
+        trigger: "SPLIT".into(),
+    }
+}
+
+/// A run over `rule` whose window, ten seconds wide, can be cut at whole seconds.
+fn reading(rule: paging::Rule) -> Driver {
+    let split = Split { step: Duration::from_secs(1), form: SliceForm::new(shape()) };
+    let mut driver = Driver::new(Options::default());
+    driver.on(started(None));
+    let policy = Policy { split: Some(split), ..(*policy(rule)).clone() };
+    driver.on(Got::Prepared(Ok(Arc::new(policy))));
+    driver
+}
+
+fn offsets() -> paging::Rule {
+    paging::Rule::new(Kind::Offset, 2)
+}
+
+fn with_total(tag: u8, total: Option<u64>) -> Got {
+    let Got::Fetched(Ok(mut page)) = page(tag, None) else { unreachable!() };
+    page.facts.total = total;
+    Got::Fetched(Ok(page))
+}
+
+fn windows(end: &RunEnd) -> Vec<Window> {
+    let RunEnd::Split { slices, .. } = end else { panic!("expected a split, got {end:?}") };
+    slices.iter().map(|slice| slice.window).collect()
+}
+
+// covers: ING-15-02, ING-4.4-24, ING-8.4-02, ING-8.4-03
+#[test]
+fn a_window_over_the_ceiling_is_cut_after_its_first_answer() {
+    let mut driver = reading(paging::Rule { ceiling: Some(4), ..offsets() });
+    driver.fetch();
+    driver.on(with_total(1, Some(10)));
+    let close = end(&driver.on(committed()));
+    assert_eq!(close.stats.req_count, 1);
+    let parts = windows(&close.end);
+    assert_eq!(parts.len(), 4, "ten records at three a part");
+    assert_eq!((parts[0].from, parts[3].to), (at(0), at(10)));
+    assert!(parts.windows(2).all(|pair| pair[0].to == pair[1].from));
+    let RunEnd::Split { slices, .. } = &close.end else { unreachable!() };
+    let signatures: std::collections::BTreeSet<_> = slices.iter().map(|slice| &slice.signature).collect();
+    assert_eq!(signatures.len(), 4);
+}
+
+// covers: ING-15-02
+#[test]
+fn a_window_that_turns_out_to_be_over_the_ceiling_is_cut_when_it_is_reached() {
+    let mut driver = reading(paging::Rule { ceiling: Some(4), ..offsets() });
+    driver.fetch();
+    driver.on(with_total(1, None));
+    driver.on(committed());
+    driver.fetch();
+    driver.on(with_total(2, None));
+    assert_eq!(windows(&end(&driver.on(committed())).end).len(), 2);
+}
+
+// covers: ING-15-02
+#[test]
+fn a_window_that_ends_at_the_ceiling_is_whole_and_one_that_cannot_be_cut_fails() {
+    let mut driver = reading(paging::Rule { ceiling: Some(4), ..offsets() });
+    driver.fetch();
+    driver.on(with_total(1, Some(4)));
+    driver.on(committed());
+    driver.fetch();
+    driver.on(with_total(2, Some(4)));
+    assert_eq!(end(&driver.on(committed())).end, RunEnd::Succeeded);
+
+    let mut driver = Driver::reading(Options::default(), paging::Rule { ceiling: Some(4), ..offsets() }, None);
+    driver.fetch();
+    driver.on(with_total(1, Some(5)));
+    let close = end(&driver.on(committed()));
+    assert!(matches!(&close.end, RunEnd::Failed { error } if error.message.contains("cannot be cut")), "{close:?}");
+}
+
+// covers: ING-4.3-05, ING-15-02
+#[test]
+fn a_window_that_one_answer_cannot_carry_is_cut() {
+    let mut driver = reading(paging::Rule::new(Kind::Time, 2));
+    driver.fetch();
+    driver.on(with_total(1, Some(7)));
+    assert_eq!(windows(&end(&driver.on(committed())).end).len(), 7, "seven records, at most two in an answer");
+}
+
+// covers: ING-4.3-16, ING-4.16-03
+#[test]
+fn the_cap_on_pages_cuts_the_window_where_the_source_reads_by_time() {
+    let mut driver = reading(paging::Rule { max_page: Some(1), split_at_max: true, ..tokens() });
+    driver.fetch();
+    driver.on(page(1, Some("b")));
+    assert_eq!(windows(&end(&driver.on(committed())).end).len(), 2);
+}
+
+// covers: ING-4.3-14, ING-4.5-02
+#[test]
+fn the_last_page_is_asked_for_once_more_where_that_is_wished() {
+    let rule = paging::Rule { tail_probe: true, ..tokens() };
+    let mut driver = Driver::reading(Options::default(), rule.clone(), None);
+    assert_eq!(driver.fetch().position, Position::Token(None));
+    let wants = driver.on(page(1, None));
+    assert_eq!(commit(&wants).next, Some(Position::Token(None)));
+    driver.on(committed());
+    assert_eq!(driver.fetch().position, Position::Token(None));
+    driver.on(page(1, None));
+    let close = end(&driver.on(committed()));
+    assert_eq!((close.end.clone(), close.stats.req_count), (RunEnd::Succeeded, 2), "exactly one request more");
+
+    // The far side had lost its token: the second look finds the way on.
+    let mut driver = Driver::reading(Options::default(), rule, None);
+    driver.fetch();
+    driver.on(page(1, None));
+    driver.on(committed());
+    driver.fetch();
+    driver.on(page(1, Some("b")));
+    driver.on(committed());
+    assert_eq!(driver.fetch().position, token("b"));
+}
+
+// covers: ING-15-01
+#[test]
+fn a_token_that_comes_back_is_the_end_only_where_tokens_are_unique() {
+    let mut driver = Driver::reading(Options::default(), paging::Rule { unique_tokens: true, ..tokens() }, None);
+    driver.fetch();
+    driver.on(page(1, Some("b")));
+    driver.on(committed());
+    driver.fetch();
+    driver.on(page(2, Some("b")));
+    assert_eq!(end(&driver.on(committed())).end, RunEnd::Succeeded);
+
+    let mut driver = Driver::tokens();
+    driver.fetch();
+    driver.on(page(1, Some("b")));
+    driver.on(committed());
+    driver.fetch();
+    let wants = driver.on(page(2, Some("b")));
+    assert!(asks(&wants), "a far side that repeats its token on every page is read on");
+}
+
+#[test]
+fn a_total_that_falls_between_pages_starts_the_slice_again() {
+    let mut driver = Driver::reading(Options::default(), offsets(), None);
+    driver.fetch();
+    driver.on(with_total(1, Some(6)));
+    driver.on(committed());
+    assert_eq!(driver.fetch().position, Position::Offset(2));
+    let wants = driver.on(with_total(2, Some(5)));
+    assert_eq!(commit(&wants).next, Some(Position::Offset(0)));
+    driver.on(committed());
+    for total in [5, 4] {
+        driver.fetch();
+        driver.on(with_total(3, Some(total)));
+        driver.on(committed());
+    }
+    driver.fetch();
+    driver.on(with_total(5, Some(4)));
+    driver.on(committed());
+    driver.fetch();
+    let close = end(&driver.on(with_total(6, Some(3))));
+    let RunEnd::Requeue { error, counted, .. } = &close.end else { panic!("{close:?}") };
+    assert!(*counted && error.message.contains("keeps changing"));
+}
+
+// covers: ING-4.13-04
+#[test]
+fn two_pages_of_mostly_unusable_items_stop_the_source() {
+    let rejected = |tag: u8| {
+        let Got::Fetched(Ok(mut page)) = page(tag, Some(&tag.to_string())) else { unreachable!() };
+        page.facts.items = 6;
+        page.rejected = (0..4)
+            .map(|index| crate::record::Rejected {
+                index,
+                key: None,
+                code: Code::ValidationError,
+                reason: "id_path $.id finds nothing".into(),
+                sample: String::new(),
+            })
+            .collect();
+        Got::Fetched(Ok(page))
+    };
+    let mut driver = Driver::tokens();
+    driver.fetch();
+    driver.on(rejected(1));
+    driver.on(committed());
+    driver.fetch();
+    let close = end(&driver.on(rejected(2)));
+    let RunEnd::Failed { error } = &close.end else { panic!("{close:?}") };
+    assert_eq!(error.level, Level::L4);
+    assert!(error.message.contains("id_path"));
+}

@@ -1,0 +1,307 @@
+//! The partitions of a trigger: the product of its open dimensions, page by page.
+//!
+//! One parent dimension drives: its records are gone through by key, so that a page knows where it stopped, and a crash
+//! costs a page at most. What a record was collected for comes along: of a post that was read for user 7, the comments are
+//! read for user 7 too, whether `user` is a dimension of its own or a parameter that nothing else binds. So parents nest
+//! to any depth.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use patra_core::params::{self, Params};
+use patra_core::port::{CommandsExt, Store};
+use patra_core::protocol::planner::{Fan, NotCompiled};
+use patra_core::tx::{MAX_CHILDREN, MAX_PARENTS, MAX_PARTITIONS, Parent, ReadParents, TriggerTaken};
+use patra_core::{Fault, hash};
+use patra_spec::{Selector, Snapshot};
+
+use super::value;
+
+/// Parents that are read at once when their payload is needed: payloads may be large.
+const MAX_PAYLOADS: u32 = 100;
+
+/// How far a trigger has come.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Place {
+    /// All records of the driving parent up to this key are done.
+    done: Option<String>,
+    /// The record that is half done, and its last partition.
+    item: Option<String>,
+    key: Option<String>,
+    skipped: u32,
+}
+
+/// The next partitions of a trigger.
+pub(super) async fn next(
+    store: &dyn Store,
+    trigger: &TriggerTaken,
+    snapshot: &Snapshot,
+    given: &Params,
+) -> Result<Fan, NotCompiled> {
+    check_params(snapshot, given).map_err(|fault| fault.message)?;
+    let place = trigger.place.as_deref().map(serde_json::from_str).transpose();
+    let place: Option<Place> = place.map_err(|error| format!("the place of the fan-out is damaged: {error}"))?;
+    let mut product = Product::new(trigger, snapshot, given, place.is_none())?;
+    let mut page = Page { partitions: Vec::new(), place: place.unwrap_or_default() };
+    let complete = match product.driving.take() {
+        None => page.fill(&product, None, given.clone())?,
+        Some(driving) => page.walk(store, &mut product, &driving).await?,
+    };
+    page.place.skipped += product.skipped;
+    let place = serde_json::to_value(&page.place).unwrap_or_default();
+    Ok(Fan { partitions: page.partitions, place: hash::canonical(&place), skipped: page.place.skipped, complete })
+}
+
+/// Whether what is given is known and fits, and all that nothing else can bind is there.
+pub(crate) fn check_params(snapshot: &Snapshot, given: &Params) -> Result<(), Fault> {
+    let inherits = snapshot.partitions.iter().any(|dimension| dimension.parent.is_some());
+    if !inherits {
+        return snapshot.resolve_params(given).map(|_| ());
+    }
+    without_required(snapshot).resolve_params(given).map(|_| ())
+}
+
+/// A parent may bind what is required: that is seen when its records are there.
+fn without_required(snapshot: &Snapshot) -> Snapshot {
+    let mut lenient = snapshot.clone();
+    lenient.params.values_mut().for_each(|param| param.required = false);
+    lenient
+}
+
+/// The dimensions that are not bound yet.
+struct Product<'t> {
+    trigger: &'t TriggerTaken,
+    given: &'t Params,
+    /// For checking single values.
+    lenient: Snapshot,
+    lists: Vec<(String, BTreeSet<String>)>,
+    driving: Option<Dimension>,
+    /// The other parents, and their values once they are needed.
+    others: Vec<(Dimension, Option<Vec<Params>>)>,
+    /// The first page counts what the other parents leave out.
+    first: bool,
+    skipped: u32,
+}
+
+/// A dimension whose values are records.
+struct Dimension {
+    param: String,
+    endpoint: String,
+    path: Option<Selector>,
+}
+
+impl<'t> Product<'t> {
+    fn new(
+        trigger: &'t TriggerTaken,
+        snapshot: &Snapshot,
+        given: &'t Params,
+        first: bool,
+    ) -> Result<Product<'t>, NotCompiled> {
+        let lenient = without_required(snapshot);
+        let (mut lists, mut parents) = (Vec::new(), Vec::new());
+        for partition in snapshot.partitions.iter().filter(|partition| !given.contains_key(&partition.param)) {
+            let param = partition.param.clone();
+            match &partition.parent {
+                None => lists.push((param, partition.values.iter().cloned().collect())),
+                Some(parent) => {
+                    let path = parent.path.as_deref().map(Selector::parse).transpose();
+                    let path = path.map_err(|flaw| format!("the path of the parent of `{param}`: {flaw}"))?;
+                    parents.push((Dimension { param, endpoint: parent.endpoint.clone(), path }, None));
+                }
+            }
+        }
+        let driving = parents.pop().map(|(driving, _)| driving);
+        Ok(Product { trigger, given, lenient, lists, driving, others: parents, first, skipped: 0 })
+    }
+
+    /// Reads those of the other parents as a whole that what drives leaves open: it meets each of their values.
+    async fn load_others(&mut self, store: &dyn Store, bound: &[Params]) -> Result<(), NotCompiled> {
+        for at in 0..self.others.len() {
+            let (dimension, known) = &self.others[at];
+            if known.is_none() && bound.iter().any(|one| !one.contains_key(&dimension.param)) {
+                let (values, skipped) = self.load(store, dimension).await?;
+                self.others[at].1 = Some(values);
+                self.skipped += if self.first { skipped } else { 0 };
+            }
+        }
+        Ok(())
+    }
+
+    async fn load(&self, store: &dyn Store, dimension: &Dimension) -> Result<(Vec<Params>, u32), NotCompiled> {
+        let (mut bindings, mut skipped, mut after) = (Vec::new(), 0, None);
+        loop {
+            let rows = self.read(store, dimension, after.take()).await?;
+            for row in &rows {
+                match self.binding(dimension, row) {
+                    Some(binding) => bindings.push(binding),
+                    None => skipped += 1,
+                }
+            }
+            if bindings.len() > MAX_PARTITIONS as usize {
+                return Err(too_many(&format!(" of `{}`", dimension.param)));
+            }
+            match rows.last() {
+                Some(last) if rows.len() == dimension.page() as usize => after = Some(last.key.clone()),
+                _ => return Ok((bindings, skipped)),
+            }
+        }
+    }
+
+    async fn read(
+        &self,
+        store: &dyn Store,
+        dimension: &Dimension,
+        after: Option<String>,
+    ) -> Result<Vec<Parent>, NotCompiled> {
+        let read = ReadParents {
+            project_key: self.trigger.project_key.clone(),
+            provenance_code: self.trigger.provenance_code.clone(),
+            endpoint_name: dimension.endpoint.clone(),
+            dedup_scope: dimension.endpoint.clone(),
+            after,
+            limit: dimension.page(),
+            payload: dimension.path.is_some(),
+        };
+        Ok(store.run(read).await?)
+    }
+
+    /// What a record binds: its own value, and what it was collected for where we are asked for that too. `None` when its
+    /// value fits no partition.
+    fn binding(&self, dimension: &Dimension, parent: &Parent) -> Option<Params> {
+        let value = value::of(parent, dimension.path.as_ref())?;
+        let own = Params::from([(dimension.param.clone(), value)]);
+        self.lenient.resolve_params(&own).ok()?;
+        let mut binding = parent.task_params.as_deref().and_then(|text| params::of_task(text).ok()).unwrap_or_default();
+        binding.retain(|name, _| self.asks_for(name));
+        binding.extend(own);
+        Some(binding)
+    }
+
+    /// Whether a param of this name is bound by partitions here: as a dimension, or because nothing else would bind it. One
+    /// with a default of its own means what it means here, whatever a parent was read with.
+    fn asks_for(&self, name: &str) -> bool {
+        let dimension = self.lenient.partitions.iter().any(|partition| partition.param == name);
+        dimension || self.lenient.params.get(name).is_some_and(|param| param.default.is_none())
+    }
+
+    /// Everything that is read for `bound`, in a fixed order.
+    fn combinations(&self, bound: Params) -> Result<Vec<(String, Params)>, NotCompiled> {
+        let mut found = vec![bound];
+        for (dimension, bindings) in &self.others {
+            let mut next = Vec::new();
+            for one in found {
+                if one.contains_key(&dimension.param) {
+                    next.push(one);
+                    continue;
+                }
+                next.extend(bindings.iter().flatten().filter_map(|binding| merged(&one, binding)));
+                limit(next.len())?;
+            }
+            found = next;
+        }
+        for (param, values) in &self.lists {
+            let mut next = Vec::new();
+            for one in found {
+                match one.get(param) {
+                    Some(value) if values.contains(value) => next.push(one),
+                    Some(_) => {}
+                    None => next.extend(values.iter().map(|value| with(&one, param, value))),
+                }
+                limit(next.len())?;
+            }
+            found = next;
+        }
+        let mut keyed: Vec<_> = found.into_iter().map(|one| (params::to_text(&one), one)).collect();
+        keyed.sort();
+        keyed.dedup();
+        Ok(keyed)
+    }
+}
+
+impl Dimension {
+    fn page(&self) -> u32 {
+        if self.path.is_some() { MAX_PAYLOADS } else { MAX_PARENTS }
+    }
+}
+
+/// Partitions that are made at once, and where they end.
+struct Page {
+    partitions: Vec<Params>,
+    place: Place,
+}
+
+impl Page {
+    /// Goes through the records of the driving parent; true at their end.
+    async fn walk(
+        &mut self,
+        store: &dyn Store,
+        product: &mut Product<'_>,
+        driving: &Dimension,
+    ) -> Result<bool, NotCompiled> {
+        loop {
+            let rows = product.read(store, driving, self.place.done.clone()).await?;
+            let bindings: Vec<_> = rows.iter().map(|row| product.binding(driving, row)).collect();
+            // What was collected for something else than what is asked for is not ours.
+            let ours = |binding: &Option<Params>| merged(product.given, binding.as_ref()?);
+            let bound: Vec<_> = bindings.iter().map(ours).collect();
+            product.load_others(store, &bound.iter().flatten().cloned().collect::<Vec<_>>()).await?;
+            for ((row, binding), bound) in rows.iter().zip(&bindings).zip(bound) {
+                let fresh = self.place.item.as_ref() != Some(&row.key);
+                self.place.skipped += u32::from(binding.is_none() && fresh);
+                if let Some(bound) = bound
+                    && !self.fill(product, Some(&row.key), bound)?
+                {
+                    return Ok(false);
+                }
+                (self.place.item, self.place.key) = (None, None);
+                self.place.done = Some(row.key.clone());
+                if self.partitions.len() >= MAX_CHILDREN {
+                    return Ok(false);
+                }
+            }
+            if rows.len() < driving.page() as usize {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Adds what is read for `bound`, behind the place; false when there is more than a page holds.
+    fn fill(&mut self, product: &Product<'_>, item: Option<&str>, bound: Params) -> Result<bool, NotCompiled> {
+        let here = self.place.item.as_deref() == item;
+        let behind = self.place.key.clone().filter(|_| here);
+        let combinations = product.combinations(bound)?;
+        let mut rest = combinations.into_iter().filter(|(key, _)| behind.as_ref().is_none_or(|behind| key > behind));
+        for (key, partition) in rest.by_ref() {
+            self.partitions.push(partition);
+            if self.partitions.len() >= MAX_CHILDREN {
+                (self.place.item, self.place.key) = (item.map(str::to_owned), Some(key));
+                break;
+            }
+        }
+        Ok(rest.next().is_none())
+    }
+}
+
+/// Both, unless they say different things of one param.
+fn merged(one: &Params, other: &Params) -> Option<Params> {
+    let agree = other.iter().all(|(name, value)| one.get(name).is_none_or(|known| known == value));
+    agree.then(|| one.iter().chain(other).map(|(name, value)| (name.clone(), value.clone())).collect())
+}
+
+fn with(one: &Params, param: &str, value: &str) -> Params {
+    let mut one = one.clone();
+    one.insert(param.to_owned(), value.to_owned());
+    one
+}
+
+fn limit(found: usize) -> Result<(), NotCompiled> {
+    if found > MAX_PARTITIONS as usize { Err(too_many("")) } else { Ok(()) }
+}
+
+fn too_many(of: &str) -> NotCompiled {
+    NotCompiled::Refused(format!(
+        "more than {MAX_PARTITIONS} partitions{of}: bind some of them with params, or narrow the list"
+    ))
+}

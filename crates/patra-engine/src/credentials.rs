@@ -1,0 +1,291 @@
+//! The one place where credentials are opened (G-02). A request comes in without its secrets and goes out with them; the
+//! answer comes back without. Nothing here returns a secret to whoever writes rows or log lines.
+
+pub mod admin;
+mod refresh;
+mod resolve;
+mod shared;
+mod sign;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio_util::task::TaskTracker;
+
+use patra_connectors::Pager;
+use patra_connectors::auth::{Authoriser, Opened, Redactor};
+use patra_core::credential::{Credential, State, Token};
+use patra_core::gate::{Bucket, Decision};
+use patra_core::port::transport::{self, Request, Response};
+use patra_core::port::{Boxed, CommandsExt as _, Signer};
+use patra_core::protocol::token::{Need, Refused};
+use patra_core::secret::Secrets;
+use patra_core::state::TokenStatus;
+use patra_core::tx::MarkCredential;
+use patra_core::vault::VaultCell;
+use patra_core::{Code, CredentialId, Fault, Level};
+use patra_spec::Snapshot;
+
+use crate::events;
+use crate::probe::Pace;
+use crate::shared::Ports;
+
+pub use resolve::credential_for;
+pub use sign::hook_key;
+
+/// Credentials that are tried for one request, at most.
+const MAX_TRIED: usize = 8;
+/// The longest wait for a permit in the middle of an exchange; a longer one gives the task back.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// What a process has to open credentials and to sign with.
+#[derive(Clone, Debug, Default)]
+pub struct CredentialOptions {
+    /// Empty: no master key is given, and what is sealed stays so.
+    pub vault: VaultCell,
+    /// Signing hooks by [`hook_key`].
+    pub signers: BTreeMap<String, Arc<dyn Signer>>,
+}
+
+/// Asks the gate for the requests that an exchange makes besides its first.
+pub trait Permits: fmt::Debug + Send + Sync {
+    fn acquire(&self) -> Boxed<'_, Decision>;
+}
+
+/// One request that wants to leave. The gate has let it pass.
+#[derive(Clone, Debug)]
+pub struct Errand {
+    pub authoriser: Arc<Authoriser>,
+    /// The credential that the task was planned with.
+    pub pinned: Option<CredentialId>,
+    pub request: Request,
+    pub permits: Arc<dyn Permits>,
+}
+
+/// What came of it, without secrets.
+#[derive(Debug)]
+pub struct Sent {
+    pub answer: Result<Response, transport::Error>,
+    pub credential: Option<CredentialId>,
+}
+
+/// Handle to the credentials of a process. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    ports: Ports,
+    options: CredentialOptions,
+    owner: String,
+    cache: resolve::Cache,
+    /// The newest state of each credential that this process has seen.
+    newest: Mutex<HashMap<CredentialId, State>>,
+    /// One at a time gets a token within the process; between processes the store decides.
+    turns: Mutex<HashMap<CredentialId, Arc<tokio::sync::Mutex<()>>>>,
+    hooks: Mutex<HashMap<String, Bucket>>,
+    machines: AtomicU64,
+    refreshes: TaskTracker,
+}
+
+/// Why a credential was not enough.
+enum Trouble {
+    /// The far side does not take it: another may do.
+    Rejected(Fault),
+    /// No other credential would help, or none is to be tried.
+    Failed(Refused),
+}
+
+impl From<Fault> for Trouble {
+    fn from(fault: Fault) -> Trouble {
+        Trouble::Failed(fault.into())
+    }
+}
+
+impl Credentials {
+    /// `owner` names this process, as in leases.
+    pub fn new(ports: Ports, options: CredentialOptions, owner: impl Into<String>) -> Credentials {
+        Credentials {
+            inner: Arc::new(Inner {
+                cache: resolve::Cache::default(),
+                newest: Mutex::default(),
+                turns: Mutex::default(),
+                hooks: Mutex::default(),
+                machines: AtomicU64::new(0),
+                refreshes: TaskTracker::new(),
+                owner: owner.into(),
+                options,
+                ports,
+            }),
+        }
+    }
+
+    /// Sends a request as whoever it should come from. Tries other credentials of the source when the far side rejects one
+    /// (MAP-X-07); the refusal says what a person has to do.
+    pub async fn send(&self, errand: &Errand) -> Result<Sent, Refused> {
+        let Some(kind) = errand.authoriser.kind() else {
+            return Ok(Sent { answer: self.transmit(errand.request.clone()).await, credential: None });
+        };
+        let candidates = self.inner.candidates(errand, kind).await?;
+        if candidates.is_empty() {
+            return self.without(errand).await;
+        }
+        let (mut first, mut rejected) = (true, None);
+        for credential in candidates.iter().take(MAX_TRIED) {
+            match self.send_with(errand, credential, &mut first).await {
+                Ok(answer) => return Ok(Sent { answer, credential: Some(credential.id) }),
+                Err(Trouble::Failed(refused)) => return Err(refused),
+                Err(Trouble::Rejected(fault)) => rejected = rejected.or(Some(fault)),
+            }
+        }
+        let fault = rejected.map_or_else(|| self.inner.missing(errand), |fault| exhausted(&fault, errand, &candidates));
+        Err(fault.into())
+    }
+
+    /// Gets a token for a credential, or opens one that needs none; says when the token ends (`patra credential check`).
+    pub async fn check(&self, spec: &Snapshot, credential: &Credential) -> Result<State, Refused> {
+        let (pager, clock) = (Pager::new(spec)?, Arc::clone(&self.inner.ports.clock));
+        let errand = &Errand {
+            authoriser: Arc::clone(pager.first_authoriser()),
+            pinned: None,
+            request: Request::new(transport::Method::Get, spec.http.base_url.clone()),
+            permits: Arc::new(Pace::new(spec.rate(), clock)),
+        };
+        let secrets = Arc::new(self.inner.open(credential)?);
+        if !errand.authoriser.needs_token() {
+            // Shows whether all is there that a request needs.
+            let opened = Opened { alias: &credential.binding.alias, secrets: &secrets, token: None };
+            errand.authoriser.authorise(&errand.request, &opened)?;
+            return Ok(credential.state.clone());
+        }
+        let than = credential.state.version;
+        Ok(self.inner.token(errand, credential, &secrets, Need::Other { than }).await?.0)
+    }
+
+    /// Waits for what must not be cut off: a token that came and is not stored yet.
+    pub async fn settled(&self) {
+        self.inner.refreshes.close();
+        self.inner.refreshes.wait().await;
+    }
+
+    /// One credential, with one forced refresh where there is a token to refresh (C-38).
+    async fn send_with(
+        &self,
+        errand: &Errand,
+        credential: &Credential,
+        first: &mut bool,
+    ) -> Result<Result<Response, transport::Error>, Trouble> {
+        let secrets = Arc::new(self.inner.open(credential)?);
+        let mut need = Need::Good;
+        loop {
+            let (state, token) = match errand.authoriser.needs_token() {
+                false => (self.inner.newest(credential), None),
+                true => match self.inner.token(errand, credential, &secrets, need).await {
+                    Ok((state, token)) => (state, Some(token)),
+                    Err(refused) if refused.fault.level == Level::L4 => return Err(Trouble::Rejected(refused.fault)),
+                    Err(refused) => return Err(Trouble::Failed(refused)),
+                },
+            };
+            if !std::mem::take(first) {
+                self.permit(errand).await.map_err(Trouble::Failed)?;
+            }
+            let answer = self.exchange(errand, credential, &secrets, token.as_ref()).await?;
+            let status = answer.as_ref().ok().map(|response| response.status);
+            let Some(status) = status.filter(|status| errand.authoriser.auth().is_rejection(*status)) else {
+                if status.is_some() && state.status == TokenStatus::Rejected {
+                    self.mark(credential, &state, None).await;
+                }
+                return Ok(answer);
+            };
+            if token.is_some() && need == Need::Good {
+                need = Need::Other { than: state.version };
+                continue;
+            }
+            let message = format!("the far side answered {status} to the credential `{}`", credential.binding.alias);
+            self.mark(credential, &state, Some(&message)).await;
+            return Err(Trouble::Rejected(Fault::new(Code::UpstreamAuthFailed, Level::L4, message)));
+        }
+    }
+
+    async fn exchange(
+        &self,
+        errand: &Errand,
+        credential: &Credential,
+        secrets: &Secrets,
+        token: Option<&Token>,
+    ) -> Result<Result<Response, transport::Error>, Trouble> {
+        let opened = Opened { alias: &credential.binding.alias, secrets, token };
+        let mut request = errand.authoriser.authorise(&errand.request, &opened)?;
+        self.inner.sign(errand, &mut request).await?;
+        let answer = self.transmit(request).await;
+        let redactor = Redactor::new(secrets, token);
+        Ok(answer.map(|response| redactor.response(response)))
+    }
+
+    /// There is no credential: only a source that says so may be asked without one (ING-4.2-02).
+    async fn without(&self, errand: &Errand) -> Result<Sent, Refused> {
+        if errand.authoriser.auth().required {
+            return Err(self.inner.missing(errand).into());
+        }
+        let mut request = errand.authoriser.anonymous(&errand.request);
+        self.inner.sign(errand, &mut request).await?;
+        Ok(Sent { answer: self.transmit(request).await, credential: None })
+    }
+
+    async fn transmit(&self, request: Request) -> Result<Response, transport::Error> {
+        self.inner.ports.transport.send(request).await
+    }
+
+    /// The gate, for a request that the run knows nothing of.
+    async fn permit(&self, errand: &Errand) -> Result<(), Refused> {
+        let clock = &self.inner.ports.clock;
+        loop {
+            let Decision::WaitUntil(until) = errand.permits.acquire().await else { return Ok(()) };
+            let wait = until.since(clock.steady());
+            if wait > LONGEST_WAIT {
+                let fault = Fault::transient(Code::RateLimited, "the rate leaves no room for another try");
+                return Err(Refused { fault, retry_after: Some(wait) });
+            }
+            tokio::time::sleep(wait.max(Duration::from_millis(1))).await;
+        }
+    }
+
+    /// Remembers what the far side thinks. When the store is away it is not worth stopping for.
+    async fn mark(&self, credential: &Credential, state: &State, rejected: Option<&str>) {
+        events::credential_judged(credential, rejected);
+        let rejected = rejected.map(str::to_owned);
+        let mark = MarkCredential { credential: credential.id, seen: state.version, rejected };
+        if let Err(error) = self.inner.ports.store.run(mark).await {
+            events::store_failed("credentials", "MarkCredential", &error);
+        }
+        self.inner.cache.forget(credential.id);
+        lock(&self.inner.newest).remove(&credential.id);
+    }
+}
+
+/// Every credential was rejected: says so once, with what to do.
+fn exhausted(fault: &Fault, errand: &Errand, candidates: &[Credential]) -> Fault {
+    let alias = candidates.first().map_or("", |credential| credential.binding.alias.as_str());
+    let tried = match candidates.len() {
+        1 => String::new(),
+        many => format!("; none of {many} credentials works"),
+    };
+    let (provenance, _) = errand.authoriser.place();
+    let message = format!(
+        "{}{tried}; put in a new one with `patra credential rotate {alias}`, or another with `patra credential add NAME \
+         --type {} --provenance {provenance}`",
+        fault.message,
+        errand.authoriser.auth().r#type.as_str().to_lowercase()
+    );
+    Fault::new(Code::UpstreamAuthFailed, Level::L4, message)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while it holds one of these, and none is ever half changed.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,123 @@
+//! Which credential: read from the store, kept for a moment, opened for one exchange.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use patra_core::credential::{Credential, State, Wanted, choose};
+use patra_core::port::Credentials;
+use patra_core::port::credential::Ask;
+use patra_core::secret::Secrets;
+use patra_core::state::AuthType;
+use patra_core::tx::TxError;
+use patra_core::{Code, CredentialId, Fault, Level, Ts};
+use patra_spec::snapshot;
+
+use super::{Errand, Inner, lock};
+
+/// How long what was read is believed. A revocation takes effect after this at the latest.
+const BELIEVED: Duration = Duration::from_secs(5);
+const MAX_ENTRIES: usize = 1_000;
+
+/// Which credential a new task of an endpoint uses (G-15), to be frozen into `ing_task.credential_id`. Cookies are picked
+/// for each request instead (MAP-X-19), and a source that asks for no credential has none.
+pub async fn credential_for(
+    credentials: &dyn Credentials,
+    provenance_code: &str,
+    endpoint_name: &str,
+    auth: &snapshot::Auth,
+) -> Result<Option<CredentialId>, TxError> {
+    let kind = auth.r#type.as_str().parse::<AuthType>().ok().filter(|kind| *kind != AuthType::Cookie);
+    let Some(auth_type) = kind else { return Ok(None) };
+    let found = credentials.credentials(bound(provenance_code, endpoint_name)).await?;
+    let wanted = Wanted { provenance_code, endpoint_name, alias: &auth.credential_ref, auth_type, pinned: None };
+    Ok(choose(found, &wanted).first().map(|credential| credential.id))
+}
+
+fn bound(provenance_code: &str, endpoint_name: &str) -> Ask {
+    Ask::Bound { provenance_code: provenance_code.to_owned(), endpoint_name: endpoint_name.to_owned() }
+}
+
+/// What is bound to an endpoint, sealed as it is.
+#[derive(Debug, Default)]
+pub(super) struct Cache {
+    entries: Mutex<HashMap<(String, String), (Ts, Vec<Credential>)>>,
+}
+
+impl Cache {
+    fn get(&self, place: (&str, &str), now: Ts) -> Option<Vec<Credential>> {
+        let entries = lock(&self.entries);
+        let (read, found) = entries.get(&(place.0.to_owned(), place.1.to_owned()))?;
+        (now.since(*read) < BELIEVED).then(|| found.clone())
+    }
+
+    fn put(&self, place: (&str, &str), now: Ts, found: Vec<Credential>) {
+        let mut entries = lock(&self.entries);
+        if entries.len() >= MAX_ENTRIES {
+            entries.clear();
+        }
+        entries.insert((place.0.to_owned(), place.1.to_owned()), (now, found));
+    }
+
+    /// Something was learned about a credential: read it again.
+    pub(super) fn forget(&self, id: CredentialId) {
+        lock(&self.entries).retain(|_, (_, found)| found.iter().all(|credential| credential.id != id));
+    }
+}
+
+impl Inner {
+    /// In the order in which they are tried.
+    pub(super) async fn candidates(&self, errand: &Errand, auth_type: AuthType) -> Result<Vec<Credential>, Fault> {
+        let (provenance_code, endpoint_name) = errand.authoriser.place();
+        let now = self.ports.clock.steady();
+        let found = match self.cache.get((provenance_code, endpoint_name), now) {
+            Some(found) => found,
+            None => {
+                let found = self.ports.store.credentials(bound(provenance_code, endpoint_name)).await;
+                let found = found.map_err(|error| {
+                    Fault::transient(Code::InternalError, format!("the credentials cannot be read: {error}"))
+                })?;
+                self.cache.put((provenance_code, endpoint_name), now, found.clone());
+                found
+            }
+        };
+        let alias = &errand.authoriser.auth().credential_ref;
+        let wanted = Wanted { provenance_code, endpoint_name, alias, auth_type, pinned: errand.pinned };
+        Ok(choose(found, &wanted))
+    }
+
+    pub(super) fn open(&self, credential: &Credential) -> Result<Secrets, Fault> {
+        let alias = &credential.binding.alias;
+        let vault = self.options.vault.get().ok_or_else(|| {
+            let message = format!(
+                "the credential `{alias}` is sealed and no master key is given: set PATRA_MASTER_KEY or --master-key-file"
+            );
+            Fault::new(Code::NotConfigured, Level::L4, message)
+        })?;
+        vault.open(credential).map_err(|error| {
+            let message = format!(
+                "the credential `{alias}` cannot be opened: {error}; give the master key it was sealed with, or replace it \
+                 with `patra credential rotate {alias}`"
+            );
+            Fault::new(Code::NotConfigured, Level::L4, message)
+        })
+    }
+
+    /// What this process knows of the credential's runtime half.
+    pub(super) fn newest(&self, credential: &Credential) -> State {
+        let newest = lock(&self.newest);
+        let known = newest.get(&credential.id).filter(|known| known.version > credential.state.version);
+        known.unwrap_or(&credential.state).clone()
+    }
+
+    pub(super) fn missing(&self, errand: &Errand) -> Fault {
+        let (provenance, endpoint) = errand.authoriser.place();
+        let (auth, kind) = (errand.authoriser.auth(), errand.authoriser.auth().r#type.as_str().to_lowercase());
+        let message = format!(
+            "{provenance}/{endpoint} needs the credential `{0}`: add it with `patra credential add {0} --type {kind} \
+             --provenance {provenance}`",
+            auth.credential_ref
+        );
+        Fault::new(Code::NotConfigured, Level::L4, message)
+    }
+}

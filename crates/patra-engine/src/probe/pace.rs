@@ -1,0 +1,38 @@
+//! The gate of one look: nobody else asks this far side on its account, so a bucket of its own is enough.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use patra_core::gate::{Bucket, Decision, Rate};
+use patra_core::port::{Boxed, Clock};
+
+use crate::credentials::Permits;
+
+#[derive(Debug)]
+pub(crate) struct Pace {
+    bucket: Mutex<Bucket>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Pace {
+    pub(crate) fn new(rate: Rate, clock: Arc<dyn Clock>) -> Pace {
+        Pace { bucket: Mutex::new(Bucket::new(rate, clock.steady())), clock }
+    }
+
+    /// Waits until a request may leave.
+    pub(super) async fn permit(&self) {
+        while let Decision::WaitUntil(until) = self.ask() {
+            tokio::time::sleep(until.since(self.clock.steady()).max(Duration::from_millis(1))).await;
+        }
+    }
+
+    fn ask(&self) -> Decision {
+        self.bucket.lock().unwrap_or_else(PoisonError::into_inner).acquire(self.clock.steady())
+    }
+}
+
+impl Permits for Pace {
+    fn acquire(&self) -> Boxed<'_, Decision> {
+        Box::pin(async { self.ask() })
+    }
+}

@@ -1,0 +1,206 @@
+//! The registry for those who keep it: manifests in and out, what a change would change, what a spec says and who said
+//! it. Command line and API both call this, so that one manifest has one fate, whichever door it comes through. The
+//! engine itself only reads here (ING-3.1-02).
+
+mod check;
+
+use std::fmt;
+
+use patra_core::port::query::{Filter, View};
+use patra_core::port::{CommandsExt, Queries, Store};
+use patra_core::registry::DictType;
+use patra_core::state::Operation;
+use patra_core::tx::{
+    Applied, ApplyProvenance, EndpointRow, RemoveProvenance, Schedule, SyncDictionary, TxError,
+};
+use patra_spec::{Compiled, Explained};
+
+pub use check::{Checked, check};
+pub use patra_spec::{Change, MAX_MANIFEST_BYTES, Manifest, Overrides, Problem, to_yaml};
+
+/// Why the registry has no answer.
+#[derive(Clone, Debug)]
+pub enum Error {
+    Store(TxError),
+    /// There is no such provenance or endpoint; the second text says what to do.
+    NotFound(String, String),
+    /// What stands against the manifest or the settings asked for; never empty.
+    Problems(Vec<Problem>),
+}
+
+impl From<TxError> for Error {
+    fn from(error: TxError) -> Error {
+        Error::Store(error)
+    }
+}
+
+impl From<patra_spec::Problems> for Error {
+    fn from(problems: patra_spec::Problems) -> Error {
+        Error::Problems(problems.as_slice().to_vec())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Store(error) => error.fmt(f),
+            Error::NotFound(message, _) => f.write_str(message),
+            Error::Problems(problems) => {
+                let texts: Vec<_> = problems.iter().map(ToString::to_string).collect();
+                f.write_str(&texts.join("\n"))
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// What applying a manifest did, or would do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    pub result: Applied,
+    /// Value by value; empty when nothing changes.
+    pub changes: Vec<Change>,
+}
+
+/// The word for it, the same at every door.
+pub fn word(result: Applied) -> &'static str {
+    match result {
+        Applied::Created => "created",
+        Applied::Changed => "changed",
+        Applied::Unchanged => "unchanged",
+    }
+}
+
+/// What [`apply`] would do now.
+pub async fn preview(queries: &dyn Queries, manifest: &Manifest) -> Result<Outcome, Error> {
+    let Some(stored) = queries.registry(&manifest.provenance).await? else { return Ok(first(manifest)) };
+    if stored.document_hash == manifest.version() {
+        return Ok(Outcome { result: Applied::Unchanged, changes: Vec::new() });
+    }
+    // What cannot be read any more is replaced as a whole: applying is how it is mended.
+    let before = patra_spec::registry::manifest(&manifest.provenance, &stored.rows).ok();
+    Ok(Outcome { result: Applied::Changed, changes: patra_spec::diff(before.as_ref(), manifest) })
+}
+
+/// What [`apply`] does where there is nothing of that name.
+pub fn first(manifest: &Manifest) -> Outcome {
+    Outcome { result: Applied::Created, changes: patra_spec::diff(None, manifest) }
+}
+
+/// Puts a checked manifest into the registry.
+pub async fn apply(store: &dyn Store, manifest: &Manifest) -> Result<Outcome, Error> {
+    let preview = preview(store, manifest).await?;
+    let result = store.run(operation(manifest)).await?;
+    Ok(Outcome { result, ..preview })
+}
+
+/// The registry's form of a manifest.
+fn operation(manifest: &Manifest) -> ApplyProvenance {
+    let endpoints = manifest.endpoints.iter().map(|(name, endpoint)| EndpointRow {
+        endpoint_name: name.clone(),
+        role: endpoint.role.unwrap_or_default().as_str().to_owned(),
+        schedule: endpoint.schedule.as_ref().and_then(|schedule| Some(Schedule { every: schedule.every?.0 })),
+    });
+    ApplyProvenance {
+        provenance_code: manifest.provenance.clone(),
+        name: manifest.name.clone(),
+        rows: patra_spec::registry::rows(manifest),
+        document_hash: manifest.version(),
+        endpoints: endpoints.collect(),
+    }
+}
+
+/// Takes a provenance out; what was planned and collected stays.
+pub async fn remove(store: &dyn Store, code: &str) -> Result<(), Error> {
+    let provenance_code = normal(code);
+    match store.run(RemoveProvenance { provenance_code: provenance_code.clone() }).await?.removed {
+        true => Ok(()),
+        false => Err(unknown(&provenance_code)),
+    }
+}
+
+/// The codes of all provenances, sorted.
+pub async fn codes(queries: &dyn Queries) -> Result<Vec<String>, Error> {
+    let mut filter = Filter { limit: Filter::MAX_LIMIT, ..Filter::default() };
+    let mut codes = Vec::new();
+    loop {
+        let rows = queries.list(View::Provenances, filter.clone()).await?;
+        for row in &rows {
+            if let Some(patra_core::port::query::Cell::Text(code)) = View::Provenances.cell(row, "provenance_code") {
+                codes.push(code);
+            }
+        }
+        if rows.len() < Filter::MAX_LIMIT as usize {
+            codes.sort();
+            return Ok(codes);
+        }
+        filter.before_id = rows.last().and_then(|row| View::Provenances.cell(row, "id")).and_then(|id| id.as_int());
+    }
+}
+
+/// A manifest as the registry has it: one statement (ING-3.7-03).
+pub async fn manifest(queries: &dyn Queries, code: &str) -> Result<Manifest, Error> {
+    let code = normal(code);
+    let stored = queries.registry(&code).await?.ok_or_else(|| unknown(&code))?;
+    Ok(patra_spec::registry::manifest(&code, &stored.rows)?)
+}
+
+/// What a trigger would be planned with.
+pub async fn spec(queries: &dyn Queries, asked: &Asked<'_>) -> Result<Compiled, Error> {
+    let manifest = asked.manifest(queries).await?;
+    Ok(patra_spec::compile_with(&manifest, asked.endpoint, asked.operation, asked.overrides)?)
+}
+
+/// Every value of that, and who said it.
+pub async fn explain(queries: &dyn Queries, asked: &Asked<'_>) -> Result<Vec<Explained>, Error> {
+    let manifest = asked.manifest(queries).await?;
+    Ok(patra_spec::explain(&manifest, asked.endpoint, asked.operation, asked.overrides)?)
+}
+
+/// Which spec.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    pub provenance: &'a str,
+    pub endpoint: &'a str,
+    pub operation: Operation,
+    pub overrides: &'a Overrides,
+}
+
+impl Asked<'_> {
+    async fn manifest(&self, queries: &dyn Queries) -> Result<Manifest, Error> {
+        let manifest = manifest(queries, self.provenance).await?;
+        let name = normal(self.endpoint);
+        if manifest.endpoints.contains_key(&name) {
+            return Ok(manifest);
+        }
+        let known: Vec<_> = manifest.endpoints.keys().map(String::as_str).collect();
+        let message = format!("`{}` has no endpoint `{name}`", manifest.provenance);
+        Err(Error::NotFound(message, format!("it has: {}", known.join(", "))))
+    }
+}
+
+/// Makes the dictionary in the database say what this program knows. True when it did not before.
+pub async fn sync_dictionary(store: &dyn Store) -> Result<bool, TxError> {
+    Ok(store.run(SyncDictionary { types: dictionary() }).await?.changed)
+}
+
+/// What this program knows as codes.
+pub fn dictionary() -> Vec<DictType> {
+    patra_spec::dictionary()
+}
+
+/// The JSON Schema of manifests, as text for an editor.
+pub fn schema() -> String {
+    serde_json::to_string_pretty(&patra_spec::schema()).unwrap_or_default()
+}
+
+/// Codes are lower-case and trimmed (PLT-04).
+fn normal(code: &str) -> String {
+    code.trim().to_lowercase()
+}
+
+fn unknown(code: &str) -> Error {
+    let hint = "`patra apply -f FILE` adds one; `patra get provenances` lists them";
+    Error::NotFound(format!("no manifest is applied for `{code}`"), hint.to_owned())
+}

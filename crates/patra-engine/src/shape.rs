@@ -1,0 +1,52 @@
+//! What the slices of a plan have in common, from the frozen spec: the planner cuts by it, and so does a run whose window
+//! turns out to be too much.
+
+use std::time::Duration;
+
+use patra_core::params::Params;
+use patra_core::protocol::planner::{Budget, Phase, Shape};
+use patra_spec::Snapshot;
+
+/// `params` are those of the trigger or task, defaults included; `trigger` says whose work it is.
+pub(crate) fn shape(snapshot: &Snapshot, project_key: &str, params: Params, trigger: String) -> Shape {
+    // Dimensions, and what only a parent of theirs can have bound.
+    let bound = |name: &String| {
+        let dimension = snapshot.partitions.iter().any(|dimension| dimension.param == *name);
+        dimension || snapshot.params.get(name).is_some_and(|param| param.default.is_none())
+    };
+    let partition = params.iter().filter(|(name, _)| !snapshot.partitions.is_empty() && bound(name));
+    Shape {
+        project_key: project_key.to_owned(),
+        provenance_code: snapshot.provenance_code.clone(),
+        endpoint_name: snapshot.endpoint_code.clone(),
+        operation: snapshot.operation,
+        watermark_key: snapshot.window.watermark_key.clone().unwrap_or_else(|| "updated_at".to_owned()),
+        snapshot_hash: snapshot.fingerprint(),
+        first: snapshot.paging().first(),
+        partition: partition.map(|(name, value)| (name.clone(), value.clone())).collect(),
+        params,
+        safety_lag: snapshot.safety_lag(),
+        phase: Phase {
+            two_phase: snapshot.two_phase.is_some(),
+            id_batch_size: snapshot.two_phase.as_ref().map(|_| snapshot.batching.id_batch_size),
+        },
+        budget: budget(snapshot),
+        priority: snapshot.operation.priority(),
+        trigger,
+    }
+}
+
+/// The requests that the rate allows in the time of a slice, and never more than the platform's (ING-8.1-07).
+fn budget(snapshot: &Snapshot) -> Budget {
+    let Budget { max_requests, max_duration_secs } = Budget::default();
+    let rate = &snapshot.rate_limit;
+    let sent = rate.qps * f64::from(max_duration_secs) + f64::from(rate.burst);
+    let max_requests = if sent < f64::from(max_requests) { (sent as u32).max(1) } else { max_requests };
+    Budget { max_requests, max_duration_secs }
+}
+
+/// The narrowest window that a slice is cut into: what the borders are aligned to, or the declared minimum.
+pub(crate) fn narrowest(snapshot: &Snapshot) -> Duration {
+    let aligned = snapshot.window.align.map(|align| align.unit()).unwrap_or(Duration::from_secs(1));
+    aligned.max(snapshot.window.min_window.unwrap_or_default().0)
+}

@@ -1,0 +1,220 @@
+//! zstd as a stream. The decoder below reads from a blocking source and takes whatever is missing for the end of the data,
+//! so this file cuts the stream into the pieces the format is made of (frame head, block) and hands over whole ones only.
+//! At most one block of input and one window of output are held, whatever the length of the body.
+//!
+//! The format is RFC 8878; the window allowed to a body in HTTP is that of RFC 9659.
+
+use std::io::{self, Read as _};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use ruzstd::decoding::errors::FrameDecoderError;
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use tokio::io::{AsyncBufRead, AsyncRead, ReadBuf};
+use tokio::task::coop::poll_proceed;
+
+/// The largest window a frame may ask for, in bytes: what every client must take, and none need exceed.
+const MAX_WINDOW: u64 = 8 << 20;
+/// The largest block of the format, in bytes.
+const MAX_BLOCK: usize = 128 << 10;
+const MAGIC: u32 = 0xFD2F_B528;
+/// Frames with one of these are no data and are to be passed over.
+const SKIPPABLE: std::ops::RangeInclusive<u32> = 0x184D_2A50..=0x184D_2A5F;
+
+/// Decodes the frames of `input`, one behind the other, up to its end.
+pub(super) struct ZstdDecoder<R> {
+    input: R,
+    frame: FrameDecoder,
+    /// The piece that is being gathered.
+    piece: Vec<u8>,
+    next: Next,
+}
+
+/// What the next piece is.
+#[derive(Clone, Copy)]
+enum Next {
+    FrameHead,
+    Skipped {
+        left: u64,
+    },
+    Block(Frame),
+    /// All blocks are decoded, their output is on its way out.
+    Rest(Frame),
+}
+
+/// What must hold for the frame at hand.
+#[derive(Clone, Copy)]
+struct Frame {
+    checksum: bool,
+    /// The size announced, if it was.
+    content: Option<u64>,
+    produced: u64,
+}
+
+impl<R: AsyncBufRead + Unpin> ZstdDecoder<R> {
+    pub(super) fn new(input: R) -> ZstdDecoder<R> {
+        let mut frame = FrameDecoder::new();
+        frame.set_max_window_size(MAX_WINDOW);
+        ZstdDecoder { input, frame, piece: Vec::new(), next: Next::FrameHead }
+    }
+
+    /// One step ahead; `false` at the end of the data.
+    fn poll_step(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        // Frames and blocks may be empty: however many follow each other, others get their turn in between.
+        let proceed = ready!(poll_proceed(context));
+        let step = match self.next {
+            Next::FrameHead => ready!(self.poll_frame_head(context))?,
+            Next::Skipped { left } => ready!(self.poll_skipped(context, left))?,
+            Next::Block(frame) => ready!(self.poll_block(context, frame))?,
+            Next::Rest(frame) => Some(self.end_of_frame(frame)?),
+        };
+        proceed.made_progress();
+        let Some(next) = step else { return Poll::Ready(Ok(false)) };
+        self.next = next;
+        Poll::Ready(Ok(true))
+    }
+
+    fn poll_frame_head(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Next>>> {
+        if self.piece.is_empty() && ready!(Pin::new(&mut self.input).poll_fill_buf(context))?.is_empty() {
+            return Poll::Ready(Ok(None));
+        }
+        ready!(self.poll_gather(context, 5))?;
+        let magic = u32::from_le_bytes([self.piece[0], self.piece[1], self.piece[2], self.piece[3]]);
+        if SKIPPABLE.contains(&magic) {
+            ready!(self.poll_gather(context, 8))?;
+            let left = u32::from_le_bytes([self.piece[4], self.piece[5], self.piece[6], self.piece[7]]);
+            self.piece.clear();
+            return Poll::Ready(Ok(Some(Next::Skipped { left: u64::from(left) })));
+        }
+        if magic != MAGIC {
+            return Poll::Ready(Err(damaged("it is not zstd")));
+        }
+        let head = FrameHead(self.piece[4]);
+        ready!(self.poll_gather(context, head.len()))?;
+        self.frame.reset(&self.piece[..]).map_err(|error| refusal(&error))?;
+        let content = head.has_content_size().then(|| self.frame.content_size());
+        self.piece.clear();
+        Poll::Ready(Ok(Some(Next::Block(Frame { checksum: head.has_checksum(), content, produced: 0 }))))
+    }
+
+    fn poll_skipped(&mut self, context: &mut Context<'_>, mut left: u64) -> Poll<io::Result<Option<Next>>> {
+        while left > 0 {
+            let available = ready!(Pin::new(&mut self.input).poll_fill_buf(context))?.len();
+            if available == 0 {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
+            let passed = available.min(usize::try_from(left).unwrap_or(usize::MAX));
+            Pin::new(&mut self.input).consume(passed);
+            left -= passed as u64;
+            // Kept, in case the next look finds nothing to read yet.
+            self.next = Next::Skipped { left };
+        }
+        Poll::Ready(Ok(Some(Next::FrameHead)))
+    }
+
+    fn poll_block(&mut self, context: &mut Context<'_>, frame: Frame) -> Poll<io::Result<Option<Next>>> {
+        ready!(self.poll_gather(context, 3))?;
+        let head = u32::from_le_bytes([self.piece[0], self.piece[1], self.piece[2], 0]);
+        let (last, repeated, size) = (head & 1 == 1, head >> 1 & 3 == 1, (head >> 3) as usize);
+        if size > MAX_BLOCK {
+            return Poll::Ready(Err(damaged("a zstd block is larger than the format allows")));
+        }
+        // A block that repeats one byte has that byte and nothing else.
+        let content = if repeated { 1 } else { size };
+        ready!(self.poll_gather(context, 3 + content + if last && frame.checksum { 4 } else { 0 }))?;
+        self.frame
+            .decode_blocks(&self.piece[..], BlockDecodingStrategy::UptoBlocks(1))
+            .map_err(|error| refusal(&error))?;
+        self.piece.clear();
+        Poll::Ready(Ok(Some(if last { Next::Rest(frame) } else { Next::Block(frame) })))
+    }
+
+    fn end_of_frame(&self, frame: Frame) -> io::Result<Next> {
+        if frame.checksum && self.frame.get_checksum_from_data() != self.frame.get_calculated_checksum() {
+            return Err(damaged("its zstd checksum does not fit"));
+        }
+        if frame.content.is_some_and(|content| content != frame.produced) {
+            return Err(damaged("it is not as long as its zstd head says"));
+        }
+        Ok(Next::FrameHead)
+    }
+
+    /// Makes the piece at least `len` bytes long.
+    fn poll_gather(&mut self, context: &mut Context<'_>, len: usize) -> Poll<io::Result<()>> {
+        while self.piece.len() < len {
+            let available = ready!(Pin::new(&mut self.input).poll_fill_buf(context))?;
+            let taken = available.len().min(len - self.piece.len());
+            if taken == 0 {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
+            self.piece.extend_from_slice(&available[..taken]);
+            Pin::new(&mut self.input).consume(taken);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<R: AsyncBufRead + Unpin> AsyncRead for ZstdDecoder<R> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let decoder = self.get_mut();
+        if into.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        loop {
+            let (Next::Block(frame) | Next::Rest(frame)) = &mut decoder.next else {
+                if ready!(decoder.poll_step(context))? {
+                    continue;
+                }
+                return Poll::Ready(Ok(()));
+            };
+            if decoder.frame.can_collect() > 0 {
+                let count = decoder.frame.read(into.initialize_unfilled())?;
+                into.advance(count);
+                frame.produced += count as u64;
+                return Poll::Ready(Ok(()));
+            }
+            ready!(decoder.poll_step(context))?;
+        }
+    }
+}
+
+/// The byte behind the magic number: which fields the head of the frame has.
+struct FrameHead(u8);
+
+impl FrameHead {
+    /// Of the whole head, magic number included.
+    fn len(&self) -> usize {
+        let window = usize::from(!self.is_single_segment());
+        let dictionary = [0, 1, 2, 4][usize::from(self.0 & 3)];
+        let content = match self.0 >> 6 {
+            0 => usize::from(self.is_single_segment()),
+            power => 1 << power,
+        };
+        5 + window + dictionary + content
+    }
+
+    fn is_single_segment(&self) -> bool {
+        self.0 & 0x20 != 0
+    }
+
+    fn has_checksum(&self) -> bool {
+        self.0 & 4 != 0
+    }
+
+    fn has_content_size(&self) -> bool {
+        self.0 >> 6 != 0 || self.is_single_segment()
+    }
+}
+
+/// In our words: those of the decoder are meant for its author.
+fn refusal(error: &FrameDecoderError) -> io::Error {
+    damaged(match error {
+        FrameDecoderError::WindowSizeTooBig { .. } => "its zstd window is larger than 8 MiB",
+        FrameDecoderError::DictNotProvided { .. } => "it needs a zstd dictionary",
+        _ => "the zstd data is damaged",
+    })
+}
+
+fn damaged(reason: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, reason)
+}

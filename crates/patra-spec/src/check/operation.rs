@@ -1,0 +1,114 @@
+//! What one operation needs beyond a sound endpoint (C-23, ING-4.4-16), and what works less well than it could.
+
+use std::time::Duration;
+
+use patra_core::state::Operation;
+
+use super::Check;
+use super::limits::{MAX_ATTEMPTS, MAX_RATE};
+use super::request::{MAX_BODY, MAX_TIMEOUT};
+use super::window::filters;
+use crate::iso::Iso;
+use crate::manifest::{Endpoint, Schedule};
+use crate::snapshot::Snapshot;
+use crate::words::Role;
+
+/// When a cursor that does not move is reported (C-28).
+const STALL: Duration = Duration::from_secs(1_800);
+/// From this part of a ceiling on, in percent, a setting is near it.
+const NEAR: u64 = 80;
+
+impl Check<'_> {
+    pub(crate) fn operation(&mut self, name: &str, endpoint: &Endpoint, operation: Operation) {
+        let detail = self.linked_detail(endpoint);
+        // It comes along in the snapshot, so it must be sound too.
+        if let Some((name, detail)) = detail {
+            self.endpoint(name, detail);
+        }
+        if operation == Operation::Update {
+            return;
+        }
+        let path = format!("endpoints.{name}");
+        if endpoint.role == Some(Role::Detail) {
+            let message = format!("{operation} reads windows, and a detail endpoint is asked for ids");
+            let hint = "read the search endpoint that names it in `two_phase.detail`";
+            return self.report_with(&format!("{path}.role"), message, hint);
+        }
+        // Records come from the detail endpoint where there is one, and their times with them.
+        let (source, records) = detail.unwrap_or((name, endpoint));
+        let monotonic = endpoint.window.as_ref().is_some_and(|window| window.monotonic == Some(true));
+        let replaced = monotonic && filters(endpoint);
+        if records.response.updated_at_path.is_none() && !replaced {
+            let message = format!("{operation} needs `updated_at_path`: without an update time nothing can be ordered");
+            let hint = match monotonic {
+                true => "`monotonic` can replace it only where the far side filters: supports_updated_since: true",
+                false => "a source without update times can only be read by UPDATE",
+            };
+            self.report_with(&format!("endpoints.{source}.response.updated_at_path"), message, hint);
+        }
+        let Some(window) = &endpoint.window else {
+            let message = format!("{operation} needs a `window` section");
+            return self.report_with(&format!("{path}.window"), message, "with at least watermark_key and initial");
+        };
+        if window.watermark_key.is_none() {
+            let message = format!("{operation} needs `watermark_key`");
+            self.report_with(&format!("{path}.window.watermark_key"), message, "for example watermark_key: updated_at");
+        }
+        if operation == Operation::Harvest && window.initial.is_none() {
+            let message = "HARVEST needs `initial`: the time where the first run begins";
+            self.report_with(&format!("{path}.window.initial"), message, "for example initial: 2024-01-01");
+        }
+    }
+
+    fn linked_detail<'a>(&self, endpoint: &Endpoint) -> Option<(&'a str, &'a Endpoint)>
+    where
+        Self: 'a,
+    {
+        let name = endpoint.two_phase.as_ref()?.detail.as_ref()?;
+        let (name, detail) = self.manifest.endpoints.get_key_value(name)?;
+        Some((name.as_str(), detail))
+    }
+}
+
+/// What is recorded with the plan and stops nothing (ING-3.3-22).
+pub(crate) fn warnings(spec: &Snapshot, endpoint: &Endpoint) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let mut warn = |when: bool, text: String| warnings.extend(when.then_some(text));
+    let (response, window, update) = (&spec.response, &spec.window, spec.operation == Operation::Update);
+    let records = spec.two_phase.as_ref().map_or(response, |two_phase| &two_phase.detail.response);
+    warn(
+        records.updated_at_path.is_none(),
+        "no response.updated_at_path: records are replaced when their content differs".into(),
+    );
+    let counted = response.total_path.is_some() || response.total_header.is_some();
+    warn(!counted, "no response.total_path: the number of records is not known beforehand".into());
+    let all = "the far side does not filter by time: every slice reads all and is filtered here";
+    warn(!update && !window.supports_updated_since, all.into());
+    let rated = endpoint.rate_limit.refill_rate_per_sec.is_some();
+    warn(!rated, "no rate_limit: at most one request per second is sent".into());
+    let twice = "window.safety_lag is PT0S and as_of is not true: the last page is read twice";
+    warn(!update && window.safety_lag.0.is_zero() && !window.as_of, twice.into());
+    if let Some(Schedule { every: Some(every) }) = &endpoint.schedule {
+        let lag = window.safety_lag.0.saturating_add(every.0);
+        let text = format!("safety_lag and schedule.every make a cursor lag of {}, which looks like a stall", Iso(lag));
+        warn(lag >= STALL, text);
+    }
+    warnings.extend(near_ceilings(spec));
+    warnings
+}
+
+/// A setting close to what is allowed at all was probably meant otherwise (ING-4.17-06).
+fn near_ceilings(spec: &Snapshot) -> impl Iterator<Item = String> {
+    let millis = |limit: Duration| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+    let attempts = u64::from(spec.retry.max_attempts);
+    [
+        ("retry.max_attempts", attempts, u64::from(MAX_ATTEMPTS)),
+        ("rate_limit.refill_rate_per_sec", spec.rate_limit.qps.ceil() as u64, MAX_RATE as u64),
+        ("http.connect_timeout", spec.http.connect_timeout_ms, millis(MAX_TIMEOUT)),
+        ("http.read_timeout", spec.http.read_timeout_ms, millis(MAX_TIMEOUT)),
+        ("http.max_body_bytes", spec.http.max_body_bytes, MAX_BODY),
+    ]
+    .into_iter()
+    .filter(|(_, value, ceiling)| value.saturating_mul(100) >= ceiling.saturating_mul(NEAR))
+    .map(|(key, _, _)| format!("{key} is near its ceiling"))
+}

@@ -1,0 +1,119 @@
+//! Partitions: what they bind is declared and sent, and what they are read from is there.
+
+use std::collections::BTreeSet;
+
+use super::Check;
+use super::detail::sends_any;
+use crate::manifest::{Endpoint, Partition};
+use crate::pattern::Pattern;
+use crate::suggest::suggest;
+use crate::words::Role;
+
+const MAX_DIMENSIONS: usize = 4;
+const MAX_VALUES: usize = 10_000;
+/// Of the product of all lists.
+const MAX_COMBINATIONS: usize = 1_000_000;
+
+impl Check<'_> {
+    pub(super) fn partitions(&mut self, name: &str, endpoint: &Endpoint) {
+        let path = &format!("endpoints.{name}.partitions");
+        if endpoint.partitions.len() > MAX_DIMENSIONS {
+            self.report(path, format!("at most {MAX_DIMENSIONS} dimensions are read"));
+        }
+        let product = endpoint.partitions.iter().map(|partition| partition.values.len().max(1));
+        if product.fold(1usize, usize::saturating_mul) > MAX_COMBINATIONS {
+            self.report(path, format!("together they make more than {MAX_COMBINATIONS} combinations"));
+        }
+        let mut bound = BTreeSet::new();
+        for (at, partition) in endpoint.partitions.iter().enumerate() {
+            let path = &format!("{path}[{at}]");
+            if let Some(param) = &partition.param
+                && !bound.insert(param)
+            {
+                self.report(&format!("{path}.param"), format!("`{param}` is bound twice"));
+            }
+            self.partition(path, endpoint, partition);
+            self.parent(path, name, partition);
+        }
+    }
+
+    fn partition(&mut self, path: &str, endpoint: &Endpoint, partition: &Partition) {
+        let Partition { param, values, parent } = partition;
+        if values.is_empty() == parent.is_none() {
+            let message = "one of `values` and `parent` says which values there are";
+            self.report_with(path, message, "for example values: [a, b], or parent: { endpoint: authors }");
+        }
+        if values.len() > MAX_VALUES {
+            self.report(&format!("{path}.values"), format!("at most {MAX_VALUES} values are read"));
+        }
+        let Some(name) = param else {
+            let hint = "the parameter that takes the values, for example param: year";
+            return self.report_with(&format!("{path}.param"), "`param` is missing", hint);
+        };
+        let Some(declared) = endpoint.params.get(name) else {
+            let known: Vec<_> = endpoint.params.keys().map(String::as_str).collect();
+            let hint = suggest(name, &known).or_else(|| Some(format!("declare it: params: {{ {name}: {{}} }}")));
+            let message = format!("there is no parameter `{name}`");
+            let problem = self.manifest.origin.problem(&format!("{path}.param"), message, hint);
+            return self.problems.push(problem);
+        };
+        // Alone it is `params['name']`, whose name is not looked into.
+        let dotted = format!("params.{name}");
+        if !sends_any(endpoint, |read| read == dotted || read == "params") {
+            let message = format!("no template sends `params.{name}`, so every partition would read the same");
+            self.report(&format!("{path}.param"), message);
+        }
+        let pattern = declared.pattern.as_deref().and_then(|pattern| Pattern::whole(pattern).ok());
+        let mut seen = BTreeSet::new();
+        for (at, value) in values.iter().enumerate() {
+            if !seen.insert(value) {
+                self.report(&format!("{path}.values[{at}]"), "this value is there twice");
+            } else if pattern.as_ref().is_some_and(|pattern| !pattern.matches(value)) {
+                self.report(&format!("{path}.values[{at}]"), format!("it does not match the pattern of `{name}`"));
+            }
+        }
+    }
+
+    fn parent(&mut self, path: &str, child: &str, partition: &Partition) {
+        let Some(parent) = &partition.parent else { return };
+        self.selector(&format!("{path}.parent.path"), parent.path.as_deref());
+        let path = &format!("{path}.parent.endpoint");
+        let Some(name) = &parent.endpoint else {
+            return self.report_with(path, "`endpoint` is missing", "the endpoint whose records give the values");
+        };
+        let Some(declared) = self.manifest.endpoints.get(name) else {
+            let names: Vec<_> = self.manifest.endpoints.keys().map(String::as_str).collect();
+            let message = format!("there is no endpoint `{name}`");
+            let problem = self.manifest.origin.problem(path, message, suggest(name, &names));
+            return self.problems.push(problem);
+        };
+        if declared.role == Some(Role::Detail) {
+            let message = format!("`{name}` is a detail endpoint: it cannot be read by itself");
+            self.report_with(path, message, "name the search endpoint that uses it");
+        }
+        if let Some(way) = self.way_back(name, child) {
+            let message = format!("the parents go in a circle: {child} -> {}", way.join(" -> "));
+            self.report_with(path, message, "a parent must be read before its children");
+        }
+    }
+
+    /// The way from an endpoint over its parents to `child`, when there is one.
+    fn way_back(&self, from: &str, child: &str) -> Option<Vec<String>> {
+        let mut ways = vec![vec![from.to_owned()]];
+        let mut seen = BTreeSet::new();
+        while let Some(way) = ways.pop() {
+            let last = way.last()?;
+            if last == child {
+                return Some(way);
+            }
+            if !seen.insert(last.clone()) {
+                continue;
+            }
+            let partitions = self.manifest.endpoints.get(last).map_or(&[][..], |endpoint| &endpoint.partitions);
+            let parents = partitions.iter().filter_map(|partition| partition.parent.as_ref()?.endpoint.clone());
+            let further = parents.map(|parent| way.iter().cloned().chain([parent]).collect());
+            ways.extend(further.collect::<Vec<_>>());
+        }
+        None
+    }
+}

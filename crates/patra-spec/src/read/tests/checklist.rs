@@ -1,0 +1,262 @@
+//! The nine points of ING-4.17 and the checks of ING-3.3, each broken alone and then together; paging, windows and limits.
+
+use super::*;
+
+/// Breaks one thing and expects one problem, with its file, its path and its reason.
+fn broken(from: &str, to: &str, path: &str, reason: &str) {
+    let (place, shown) = only(&BASE.replacen(from, to, 1));
+    assert!(BASE.contains(from), "{from}");
+    assert!(place.starts_with("t.yaml:"), "{place}");
+    assert_eq!(shown, format!("{path}: {reason}"), "{to}");
+}
+
+/// The place of the one problem, and what it says.
+fn only(yaml: &str) -> (String, String) {
+    let problems = read("t.yaml", yaml).unwrap_err();
+    let [problem] = problems.as_slice() else { panic!("{problems}") };
+    assert!(problem.line > 1 && problem.column > 0, "{problem}");
+    let place = format!("{}:{}:{}", problem.file, problem.line, problem.column);
+    (place, format!("{}: {}", problem.path, problem.message))
+}
+
+// covers: ING-4.17-01, ING-4.17-02, ING-4.17-03, ING-4.17-04, ING-4.17-05, ING-4.17-06, ING-4.17-07, ING-4.17-08
+// covers: ING-4.17-09, ING-4.1-01
+#[test]
+fn each_point_of_the_checklist_is_checked() {
+    let points = [
+        // 1: the credential fits what the endpoint demands.
+        (
+            "    query:",
+            "    auth: { type: api_key, name: key, location: body }\n    query:",
+            "endpoints.list.auth.location",
+            "a GET request has no body that could carry a credential",
+        ),
+        // 2: paging has its paths.
+        (
+            "next_token_path: $.next, ",
+            "",
+            "endpoints.list.pagination.next_token_path",
+            "token paging needs `next_token_path`",
+        ),
+        // 3: the window that is claimed is sent.
+        (
+            "      from: \"${ window.from | date }\"\n",
+            "",
+            "endpoints.list.window.supports_updated_since",
+            "`supports_updated_since` is true, but no template sends `window.from` or `window.to`",
+        ),
+        // 4: both phases are there.
+        (
+            "    query:",
+            "    two_phase: { detail: work }\n    query:",
+            "endpoints.list.two_phase.detail",
+            "there is no endpoint `work`",
+        ),
+        // 5: the trio is complete.
+        ("id_path: $.id, ", "", "endpoints.list.response.id_path", "`id_path` is missing"),
+        // 6: nothing is above the limits.
+        (
+            "page_size: 100",
+            "page_size: 100, max_page_size: 50",
+            "endpoints.list.pagination.page_size",
+            "page_size 100 is more than the 50 that the far side gives",
+        ),
+        (
+            "    query:",
+            "    retry: { max_attempts: 21 }\n    query:",
+            "endpoints.list.retry.max_attempts",
+            "expected 1 to 20 attempts",
+        ),
+        (
+            "    query:",
+            "    rate_limit: { refill_rate_per_sec: 10001 }\n    query:",
+            "endpoints.list.rate_limit.refill_rate_per_sec",
+            "expected more than 0 and at most 10000 requests per second",
+        ),
+        // 7: words are those of the dictionaries.
+        (
+            "type: token",
+            "type: cursor",
+            "endpoints.list.pagination.type",
+            "`cursor` is not one of token, offset, page, url, time",
+        ),
+        // 8: namespace and direction follow the operation: a manifest cannot say them.
+        ("align: hour", "direction: backward", "endpoints.list.window.direction", "unknown key `direction`"),
+        // 9: a signing hook has a name.
+        (
+            "    query:",
+            "    auth: { type: custom }\n    query:",
+            "endpoints.list.auth.signing_hook",
+            "custom auth needs `signing_hook`",
+        ),
+    ];
+    for (from, to, path, reason) in points {
+        broken(from, to, path, reason);
+    }
+}
+
+// covers: ING-3.3-06, ING-3.3-07, ING-3.3-08, ING-3.3-09, ING-3.3-10, ING-3.3-11, ING-4.2-05
+#[test]
+fn each_check_before_freezing_finds_what_it_is_for() {
+    broken(
+        "path: /list",
+        "path: /list, method: patch",
+        "endpoints.list.http.method",
+        "`patch` is not one of get, post",
+    );
+    broken("base_url: \"https://x.org\", ", "", "endpoints.list.http.base_url", "`base_url` is missing");
+    broken(
+        "    query:",
+        "    expr: { allowed_functions: [now] }\n    query:",
+        "endpoints.list.query.from",
+        "`date` is not allowed for this source",
+    );
+    broken("align: hour", "safety_lag: -PT1S", "endpoints.list.window.safety_lag", "\"-PT1S\" is negative");
+    broken(
+        "    query:",
+        "    batching: { max_records_per_request: 10 }\n    query:",
+        "endpoints.list.batching.max_records_per_request",
+        "pagination.page_size 100 is more than the 10 records that one request may ask for",
+    );
+    broken(
+        "    query:",
+        "    two_phase: { detail: list }\n    query:",
+        "endpoints.list.two_phase.detail",
+        "`list` is no detail endpoint",
+    );
+}
+
+// covers: ING-4.1-03
+#[test]
+fn everything_wrong_is_said_at_once() {
+    let yaml = BASE
+        .replace("path: /list", "path: /list, method: patch")
+        .replace("next_token_path: $.next, ", "")
+        .replace("align: hour", "align: week")
+        .replace("id_path: $.id, ", "")
+        .replace(
+            "    query:",
+            "    auth: { type: custom }\n    retry: { max_attempts: 99 }\n    two_phase: { detail: work }\n    expr: { allowed_functions: [now] }\n    query:",
+        );
+    let problems = read("t.yaml", &yaml).unwrap_err();
+    let paths: Vec<_> = problems.as_slice().iter().map(|problem| problem.path.as_str()).collect();
+    assert_eq!(
+        paths,
+        [
+            "endpoints.list.http.method",
+            "endpoints.list.auth.signing_hook",
+            "endpoints.list.retry.max_attempts",
+            "endpoints.list.two_phase.detail",
+            "endpoints.list.query.from",
+            "endpoints.list.pagination.next_token_path",
+            "endpoints.list.window.align",
+            "endpoints.list.response.id_path",
+        ],
+        "{problems}"
+    );
+}
+
+// covers: ING-4.3-07, ING-4.3-15, ING-4.3-16, ING-4.5-01
+#[test]
+fn paging_is_bounded_and_says_one_thing() {
+    let paging = "page_size: 100 }";
+    for sound in [
+        "page_size: 100, max_page_size: 100, max_page: 7, on_max_page: split, order_by: published, tail_probe: true, unique_tokens: true }",
+        "page_size: 100, max_page: 7, on_max_page: PARTIAL, order_by: updated asc }",
+    ] {
+        check(paging, sound, "");
+    }
+    check(
+        paging,
+        "max_page_size: 0, on_max_page: stop, order_by: ' ' }",
+        "t.yaml:8:72: endpoints.list.pagination.max_page_size: expected 1 to 10000 items\nt.yaml:8:88: endpoints.list.pagination.on_max_page: `stop` is not one of partial, split\nt.yaml:8:104: endpoints.list.pagination.order_by: expected a text of up to 64 bytes\n  hint: updated desc, updated asc, or how else the far side orders",
+    );
+    check(
+        paging,
+        "on_max_page: partial }",
+        "t.yaml:8:70: endpoints.list.pagination.on_max_page: `on_max_page` has no meaning without `max_page`",
+    );
+    let unfiltered = BASE.replace("supports_updated_since: true, ", "").replace("${ window.from | date }", "x");
+    check_whole(
+        &unfiltered.replace(paging, "max_page: 5, on_max_page: split }"),
+        "t.yaml:8:83: endpoints.list.pagination.on_max_page: a window can only be cut narrower where `supports_updated_since` is true\n  hint: use on_max_page: partial",
+    );
+    let has_no = |key: &str, kind: &str| {
+        format!("`{key}` has no meaning with {kind} paging\n  hint: remove it, or change `type`")
+    };
+    check_whole(
+        &BASE
+            .replace(
+                "type: token, next_token_path: $.next, page_size: 100",
+                "type: page, base: 1, page_size: 9, unique_tokens: true, next_url_path: $.u",
+            )
+            .replace("page.token", "page.no"),
+        &format!(
+            "t.yaml:8:69: endpoints.list.pagination.unique_tokens: {}\nt.yaml:8:90: endpoints.list.pagination.next_url_path: {}",
+            has_no("unique_tokens", "page"),
+            has_no("next_url_path", "page")
+        ),
+    );
+    check_whole(
+        &BASE.replace("type: token, next_token_path: $.next, page_size: 100", "type: time, tail_probe: true"),
+        &format!("t.yaml:8:43: endpoints.list.pagination.tail_probe: {}", has_no("tail_probe", "time")),
+    );
+}
+
+// covers: ING-4.4-15, ING-3.3-09
+#[test]
+fn windows_end_where_their_unit_does() {
+    check("align: hour", "align: hour, as_of: true, monotonic: true, out_of_range: keep", "");
+    check("align: hour", "align: hour, out_of_range: SKIP", "");
+    check(
+        "max_window: P1D",
+        "max_window: PT90M",
+        "t.yaml:9:98: endpoints.list.window.align: windows of PT1H30M do not end where the unit does\n  hint: choose a max_window of whole units",
+    );
+    check(
+        "align: hour",
+        "align: hour, min_window: PT2H, out_of_range: drop",
+        "t.yaml:9:134: endpoints.list.window.out_of_range: `drop` is not one of skip, keep",
+    );
+    let unfiltered = BASE.replace("supports_updated_since: true, ", "").replace("${ window.from | date }", "x");
+    check_whole(
+        &unfiltered.replace("align: hour", "out_of_range: keep"),
+        "t.yaml:9:73: endpoints.list.window.out_of_range: the far side does not filter by time: every slice would keep every record\n  hint: remove it, or send the window",
+    );
+}
+
+// covers: ING-3.2-07, ING-3.2-08, ING-4.17-06
+#[test]
+fn retries_rates_and_proxies_are_sensible() {
+    let with = |lines: &str, expected: &str| check("    query:", &format!("    {lines}\n    query:"), expected);
+    with("retry: { retryable_status: [409, 429, 503], retryable_codes: [busy, 17] }", "");
+    with("retry: { retryable_status: [] }", "");
+    with(
+        "retry: { retryable_status: [200, 401], retryable_codes: [''] }",
+        "t.yaml:5:33: endpoints.list.retry.retryable_status[0]: 200 is no status of an error: expected 400 to 599\nt.yaml:5:38: endpoints.list.retry.retryable_status[1]: 401 rejects the credential: trying again does not help\nt.yaml:5:62: endpoints.list.retry.retryable_codes[0]: the code is empty",
+    );
+    with(
+        "rate_limit: { quota_daily: 10, quota_hourly: 10, header_adaptive: true, warmup_sec: 0, retry_after_respect: false }",
+        "",
+    );
+    with("rate_limit: { header_adaptive: [Retry-After, 'X-RateLimit-*'] }", "");
+    with(
+        "rate_limit: { quota_daily: 10, quota_hourly: 11, header_adaptive: ['a b'], warmup_sec: 86401 }",
+        "t.yaml:5:50: endpoints.list.rate_limit.quota_hourly: 11 requests an hour are more than the 10 of a whole day\nt.yaml:5:72: endpoints.list.rate_limit.header_adaptive[0]: \"a b\" is no header name\nt.yaml:5:92: endpoints.list.rate_limit.warmup_sec: expected at most 86400 seconds",
+    );
+    with(
+        "rate_limit: { quota_daily: 0, header_adaptive: yes }",
+        "t.yaml:5:32: endpoints.list.rate_limit.quota_daily: expected at least 1\nt.yaml:5:52: endpoints.list.rate_limit.header_adaptive: expected true, false or a list of header names, found the text \"yes\"",
+    );
+    check("path: /list", "path: /list, compression: false, proxy: \"http://proxy.x.org:3128\"", "");
+    check(
+        "path: /list",
+        "proxy: \"http://me:pw@proxy.x.org/a\"",
+        "t.yaml:4:47: endpoints.list.http.proxy: credentials do not belong in a manifest\nt.yaml:4:47: endpoints.list.http.proxy: a proxy is a scheme, a host and a port, and nothing behind",
+    );
+    check(
+        "path: /list",
+        "proxy: socks5://x",
+        "t.yaml:4:47: endpoints.list.http.proxy: \"socks5://x\" is no address of a proxy\n  hint: for example http://proxy.example.org:3128",
+    );
+}

@@ -1,0 +1,64 @@
+//! How requests are made, as frozen (ING-3.3-12).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::words::Method;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Http {
+    pub method: Method,
+    pub base_url: String,
+    pub path_template: String,
+    pub headers_template: BTreeMap<String, String>,
+    pub query_template: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body_template: Option<String>,
+    /// A JSON body; every text in it is a template.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body_json: Option<serde_json::Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body_form: Option<BTreeMap<String, String>>,
+    pub connect_timeout_ms: u64,
+    pub read_timeout_ms: u64,
+    /// The deadline of one whole attempt, when there is one (C-44).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    pub max_body_bytes: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub max_redirects: u8,
+    /// Whether compressed answers are asked for.
+    #[serde(skip_serializing_if = "Clone::clone")]
+    pub compression: bool,
+    /// Without a user and a password.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<String>,
+}
+
+impl Default for Http {
+    fn default() -> Http {
+        Http {
+            method: Method::Get,
+            base_url: String::new(),
+            path_template: String::new(),
+            headers_template: BTreeMap::new(),
+            query_template: BTreeMap::new(),
+            body_template: None,
+            body_json: None,
+            body_form: None,
+            connect_timeout_ms: super::DEFAULT_CONNECT_TIMEOUT_MS,
+            read_timeout_ms: super::DEFAULT_READ_TIMEOUT_MS,
+            timeout_ms: None,
+            max_body_bytes: super::DEFAULT_MAX_BODY_BYTES,
+            max_redirects: 0,
+            compression: true,
+            proxy: None,
+        }
+    }
+}
+
+fn is_zero(number: &u8) -> bool {
+    *number == 0
+}

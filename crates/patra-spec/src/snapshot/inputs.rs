@@ -1,0 +1,89 @@
+//! What a run is given, and whether it fits (ING-4.8-06, G-25).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use patra_core::{Code, Fault, Level};
+
+use super::Snapshot;
+use super::response::is_false;
+use crate::pattern::Pattern;
+use crate::suggest::suggest;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Param {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default: Option<String>,
+    #[serde(skip_serializing_if = "is_false")]
+    pub required: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
+/// One dimension of the partitions; their product is read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Partition {
+    pub param: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Parent {
+    pub endpoint: String,
+    /// Within the record's payload; `None`: its id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+impl Snapshot {
+    /// The parameters of a run, those of the detail endpoint included: what was given, checked, and the defaults for the
+    /// rest. What partitions bind need not be given. A fault names the parameter and never shows its value.
+    pub fn resolve_params(&self, given: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Fault> {
+        let refuse = |reason: String| Err(Fault::new(Code::InvalidInput, Level::L2, reason));
+        let mut declared: BTreeMap<&String, &Param> = BTreeMap::new();
+        let detail = self.two_phase.iter().flat_map(|two_phase| &two_phase.detail.params);
+        declared.extend(detail.chain(&self.params));
+        if let Some(unknown) = given.keys().find(|name| !declared.contains_key(name)) {
+            let known: Vec<_> = declared.keys().map(|name| name.as_str()).collect();
+            let hint = suggest(unknown, &known).map(|hint| format!(": {hint}")).unwrap_or_default();
+            let name = crate::problem::shorten(unknown);
+            return refuse(format!("`{}` has no parameter `{name}`{hint}", self.endpoint_code));
+        }
+        let mut resolved = BTreeMap::new();
+        for (name, param) in declared {
+            match given.get(name).or(param.default.as_ref()) {
+                Some(value) => {
+                    param.fits(name, value)?;
+                    resolved.insert(name.clone(), value.clone());
+                }
+                None if param.required && !self.partitions.iter().any(|partition| partition.param == *name) => {
+                    return refuse(format!("the parameter `{name}` is required and was not given"));
+                }
+                None => {}
+            }
+        }
+        Ok(resolved)
+    }
+}
+
+impl Param {
+    fn fits(&self, name: &str, value: &str) -> Result<(), Fault> {
+        let Some(pattern) = &self.pattern else { return Ok(()) };
+        let whole = Pattern::whole(pattern).map_err(|flaw| {
+            Fault::new(Code::ConfigError, Level::L4, format!("the pattern of `{name}` is unusable: {flaw}"))
+        })?;
+        if whole.matches(value) {
+            return Ok(());
+        }
+        Err(Fault::new(Code::InvalidInput, Level::L2, format!("the parameter `{name}` does not match {pattern}")))
+    }
+}

@@ -1,0 +1,141 @@
+//! What a trigger may ask for.
+
+use patra_spec::{Manifest, Operation, Overrides, compile, compile_with};
+use serde_json::json;
+
+use crate::{EVERYTHING, WORKS, manifest};
+
+/// What is wrong with the pairs, or what they say.
+fn check(pairs: &[&str], expected: &str) {
+    let shown = match Overrides::parse(pairs) {
+        Ok(overrides) => {
+            assert_eq!(Overrides::from_json(&overrides.to_json()).unwrap(), overrides, "JSON and back");
+            overrides.to_json().to_string()
+        }
+        Err(problems) => problems.to_string(),
+    };
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn pairs_are_read_and_mistakes_are_explained() {
+    check(&[], "{}");
+    check(
+        &["pagination.page_size=50", " window.max_window = PT60M", "rate_limit.refill_rate_per_sec=0.5"],
+        r#"{"pagination.page_size":50,"rate_limit.refill_rate_per_sec":0.5,"window.max_window":"PT1H"}"#,
+    );
+    check(
+        &["pagination.pagesize=50"],
+        "trigger.pagination.pagesize: \"pagination.pagesize\" cannot be overridden\n  hint: did you mean `pagination.page_size`?",
+    );
+    check(
+        &["http.base_url=https://evil.example"],
+        "trigger.http.base_url: \"http.base_url\" cannot be overridden\n  hint: expected one of: pagination.page_size, pagination.max_page, rate_limit.refill_rate_per_sec, rate_limit.burst, window.max_window, window.safety_lag, batching.id_batch_size, retry.max_attempts",
+    );
+    check(
+        &["rate_limit.burst=-1", "window.safety_lag=10m", "retry.max_attempts"],
+        "trigger.rate_limit.burst: \"-1\" is no whole number\n  hint: write rate_limit.burst=10\ntrigger.window.safety_lag: \"10m\" is no ISO-8601 duration\n  hint: write window.safety_lag=PT1H\ntrigger.retry.max_attempts: a value is missing\n  hint: write retry.max_attempts=10",
+    );
+    check(
+        &["rate_limit.burst=1", "rate_limit.burst=2"],
+        "trigger.rate_limit.burst: there twice\n  hint: write rate_limit.burst=10",
+    );
+    check(
+        &["rate_limit.refill_rate_per_sec=NaN"],
+        "trigger.rate_limit.refill_rate_per_sec: \"NaN\" is no number\n  hint: write rate_limit.refill_rate_per_sec=0.5",
+    );
+    assert!(Overrides::from_json(&json!([1])).is_err());
+    assert!(Overrides::from_json(&json!({ "rate_limit.burst": null })).is_err());
+    assert_eq!(Overrides::from_json(&json!(null)).unwrap(), Overrides::default());
+    assert_eq!(
+        Overrides::from_json(&json!({ "rate_limit.burst": 2 })).unwrap(),
+        Overrides::parse(["rate_limit.burst=2"]).unwrap()
+    );
+}
+
+/// Compiles with one override; gives the problems, or nothing.
+fn compiled(manifest: &Manifest, name: &str, pair: &str) -> String {
+    let overrides = Overrides::parse([pair]).unwrap();
+    compile_with(manifest, name, Operation::Harvest, &overrides)
+        .map_or_else(|problems| problems.to_string(), |_| String::new())
+}
+
+// covers: ING-3.3-03, ING-3.3-10, ING-4.17-06
+#[test]
+fn a_trigger_may_ask_for_less_but_not_for_more() {
+    let works = manifest(WORKS);
+    let with = |pair: &str| compiled(&works, "works", pair);
+    assert_eq!(with("rate_limit.refill_rate_per_sec=10"), "");
+    assert_eq!(with("rate_limit.refill_rate_per_sec=0.5"), "");
+    assert_eq!(with("rate_limit.burst=1"), "");
+    assert_eq!(
+        with("rate_limit.refill_rate_per_sec=10.5"),
+        "trigger.rate_limit.refill_rate_per_sec: 10.5 is more than the registry's 10\n  hint: a trigger may lower a rate, not raise it"
+    );
+    assert_eq!(
+        with("rate_limit.burst=11"),
+        "trigger.rate_limit.burst: 11 is more than the registry's 10\n  hint: a trigger may lower a rate, not raise it"
+    );
+    // Without a rate in the registry, the platform's is the limit.
+    let silent = manifest(&WORKS.replace("rate_limit: { refill_rate_per_sec: 10, burst: 10 }", "retry: {}"));
+    assert!(compiled(&silent, "works", "rate_limit.refill_rate_per_sec=2").contains("more than the registry's 1"));
+    // The same checks as for a file; but no file holds the value.
+    assert_eq!(with("pagination.page_size=0"), "trigger.pagination.page_size: expected 1 to 10000 items");
+    assert_eq!(with("rate_limit.refill_rate_per_sec=0").lines().count(), 1);
+    assert!(
+        with("window.max_window=PT30M").starts_with("trigger.") || with("window.max_window=PT30M").contains("align")
+    );
+}
+
+// covers: ING-3.3-03
+#[test]
+fn what_a_trigger_asks_for_is_frozen() {
+    let works = manifest(WORKS);
+    let overrides = Overrides::parse([
+        "pagination.page_size=7",
+        "pagination.max_page=3",
+        "rate_limit.refill_rate_per_sec=0.25",
+        "rate_limit.burst=2",
+        "window.max_window=PT2H",
+        "window.safety_lag=PT1M",
+        "retry.max_attempts=2",
+    ])
+    .unwrap();
+    let snapshot = compile_with(&works, "works", Operation::Harvest, &overrides).unwrap().snapshot;
+    let paging = snapshot.pagination.as_ref().unwrap();
+    assert_eq!((paging.page_size, paging.max_page, snapshot.retry.max_attempts), (Some(7), Some(3), 2));
+    assert_eq!((snapshot.rate_limit.qps, snapshot.rate_limit.burst), (0.25, 2));
+    assert_eq!((snapshot.cut().max_width.as_secs(), snapshot.safety_lag().as_secs()), (7_200, 60));
+    // How much is asked for at once says nothing about what is asked for: the cursor goes on.
+    let plain = compile(&works, "works", Operation::Harvest).unwrap().snapshot;
+    assert_eq!(snapshot.meaning_hash(), plain.meaning_hash());
+    assert_eq!(compile_with(&works, "works", Operation::Harvest, &Overrides::default()).unwrap().snapshot, plain);
+}
+
+#[test]
+fn only_what_an_endpoint_does_can_be_overridden() {
+    let works = manifest(WORKS);
+    let nothing = "the endpoint does not do this, so there is nothing to override";
+    assert_eq!(
+        compiled(&works, "works", "batching.id_batch_size=5"),
+        format!("trigger.batching.id_batch_size: {nothing}")
+    );
+    let everything = manifest(EVERYTHING);
+    assert_eq!(compiled(&everything, "search", "batching.id_batch_size=25"), "");
+    let table = Overrides::parse(["pagination.page_size=5"]).unwrap();
+    let problems = compile_with(&everything, "table", Operation::Update, &table).unwrap_err();
+    assert_eq!(problems.to_string(), format!("trigger.pagination.page_size: {nothing}"));
+    assert!(compiled(&works, "wroks", "rate_limit.burst=1").contains("did you mean `works`?"));
+}
+
+/// Politeness is towards the far side, and the detail endpoint is on the same one.
+#[test]
+fn a_lowered_rate_holds_for_the_details_too() {
+    let everything = manifest(EVERYTHING);
+    let overrides = Overrides::parse(["rate_limit.refill_rate_per_sec=0.5", "rate_limit.burst=1"]).unwrap();
+    let snapshot = compile_with(&everything, "search", Operation::Harvest, &overrides).unwrap().snapshot;
+    let detail = &snapshot.two_phase.as_ref().unwrap().detail.rate_limit;
+    assert_eq!((detail.qps, detail.burst), (0.5, 1));
+    let plain = compile(&everything, "search", Operation::Harvest).unwrap().snapshot;
+    assert_eq!(plain.two_phase.unwrap().detail.rate_limit.qps, 2.5);
+}

@@ -1,0 +1,62 @@
+//! All that the registry holds of a provenance, in one statement: one snapshot, however many endpoints there are.
+
+use patra_core::port::query::Registered;
+use patra_core::registry::{Row, Table};
+use rusqlite::Connection;
+
+use crate::error::{Error, Result};
+
+macro_rules! sections {
+    ($($name:literal),* $(,)?) => {
+        const READ: &str = concat!(
+            "SELECT 'reg_provenance', '*', config, document_hash FROM reg_provenance WHERE provenance_code = ?1",
+            $(" UNION ALL SELECT '", $name, "', endpoint_name, config, NULL FROM ", $name, " WHERE provenance_code = ?1"),*
+        );
+    };
+}
+
+sections! {
+    "reg_prov_endpoint_def",
+    "reg_prov_http_cfg",
+    "reg_prov_pagination_cfg",
+    "reg_prov_window_offset_cfg",
+    "reg_prov_retry_cfg",
+    "reg_prov_rate_limit_cfg",
+    "reg_prov_batching_cfg",
+    "reg_prov_api_param_map",
+    "reg_prov_expr_capability",
+    "reg_prov_expr_render_rule",
+    "reg_expr_field_dict",
+}
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] = &[READ];
+
+pub(super) fn read(db: &Connection, code: &str) -> Result<Option<Registered>> {
+    let mut statement = db.prepare_cached(READ)?;
+    let mut found = statement.query([code])?;
+    let (mut document_hash, mut rows) = (None, Vec::new());
+    while let Some(row) = found.next()? {
+        let name: String = row.get(0)?;
+        let table = Table::named(&name).ok_or_else(|| Error::refused(format!("{name} is no table of the registry")))?;
+        document_hash = document_hash.or(row.get(3)?);
+        rows.push(Row { table, endpoint_name: row.get(1)?, config: row.get(2)? });
+    }
+    rows.sort();
+    Ok(document_hash.map(|document_hash| Registered { document_hash, rows }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // covers: ING-3.7-03
+    #[test]
+    fn the_one_statement_reads_every_table() {
+        for table in Table::ALL {
+            assert!(READ.contains(&format!("FROM {} WHERE", table.name())), "{}", table.name());
+        }
+        assert_eq!(READ.matches(" FROM ").count(), Table::ALL.len());
+        assert!(READ.contains(&format!("'{}'", patra_core::registry::WHOLE)));
+    }
+}

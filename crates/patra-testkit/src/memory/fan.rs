@@ -1,0 +1,79 @@
+//! A trigger that becomes one trigger per partition, and the records that name partitions.
+
+use std::ops::Bound;
+
+use patra_core::state::TriggerStatus;
+use patra_core::tx::{Child, FanOut, FannedOut, Fire, MAX_PARENTS, MAX_WAITING, Parent, ReadParents, TxError};
+use patra_core::{InstanceId, Ts};
+
+use super::{ItemStream, MemStore, place, refused};
+
+impl MemStore {
+    pub(super) fn fan_out(&mut self, now: Ts, op: &FanOut) -> Result<FannedOut, TxError> {
+        let trigger = self.leased_trigger(op.instance, op.fence)?.clone();
+        let known = |child: &&Child| self.index.instance_by_public_id.contains_key(&child.public_id);
+        let existing = op.children.iter().filter(known).count();
+        let created = op.children.len() - existing;
+        let children = self.children(op.instance).count() + created;
+        if children > op.limit as usize {
+            return refused(op.too_many());
+        }
+        for child in &op.children {
+            let fire = Fire {
+                public_id: child.public_id.clone(),
+                trigger_type: trigger.trigger_type,
+                project_key: trigger.origin.project_key.clone(),
+                provenance_code: trigger.origin.provenance_code.clone(),
+                endpoint_name: trigger.origin.endpoint_name.clone(),
+                operation: trigger.origin.operation,
+                window_from: trigger.window_from,
+                window_to: trigger.window_to,
+                priority: trigger.priority,
+                params: child.params.clone(),
+                overrides: trigger.overrides.clone(),
+            };
+            let made = self.insert_trigger(now, &fire, trigger.schedule);
+            if !made.existed {
+                let row = &mut self.instances[place(made.instance.0)];
+                (row.parent, row.root) = (Some(op.instance), trigger.root.or(Some(op.instance)));
+            }
+        }
+        let waiting = self.children(op.instance).filter(|child| self.index.waiting.contains(child)).count();
+        let row = &mut self.instances[place(op.instance.0)];
+        (row.place, row.lease) = (Some(op.place.clone()), None);
+        if op.complete {
+            row.remarks = Some(op.remarks(children as u32));
+            self.close_trigger(op.instance, TriggerStatus::Planned);
+        } else {
+            row.not_before = if waiting >= MAX_WAITING as usize { now + op.wait } else { now };
+        }
+        Ok(FannedOut { created: created as u32, existing: existing as u32, children: children as u32 })
+    }
+
+    fn children(&self, parent: InstanceId) -> impl Iterator<Item = InstanceId> {
+        self.instances.iter().filter(move |row| row.parent == Some(parent)).map(|row| row.id)
+    }
+
+    pub(super) fn read_parents(&self, op: &ReadParents) -> Vec<Parent> {
+        let stream = ItemStream {
+            project_key: op.project_key.clone(),
+            provenance_code: op.provenance_code.clone(),
+            dedup_scope: op.dedup_scope.clone(),
+        };
+        let Some(at) = self.streams.iter().position(|known| *known == stream) else { return Vec::new() };
+        let from = op.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
+        let rows = self.index.items[at].range((from, Bound::Unbounded)).map(|(_, at)| &self.items[*at]);
+        let own = rows.filter(|item| item.endpoint_name == op.endpoint_name);
+        own.take(op.limit.min(MAX_PARENTS) as usize)
+            .map(|item| Parent {
+                key: item.key.clone(),
+                payload: if op.payload { String::from_utf8_lossy(&item.payload).into_owned() } else { String::new() },
+                task_params: Some(self.task_of(item.run).what.task_params.clone()),
+            })
+            .collect()
+    }
+
+    fn task_of(&self, run: patra_core::RunId) -> &super::Task {
+        &self.tasks[place(self.runs[place(run.0)].task.0)]
+    }
+}

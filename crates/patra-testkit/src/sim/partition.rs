@@ -1,0 +1,208 @@
+//! The second endpoint of the world, read once per partition: per value of a list, or per record of the first endpoint.
+//! It stands for what the engine's compiler does with partitions, and says how they must look in the end.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use patra_core::cursor::Name;
+use patra_core::params::{self, Params};
+use patra_core::protocol::planner::{Compiled, Draft, Fan, NotCompiled, Shape};
+use patra_core::rng::Rng;
+use patra_core::state::{Operation, TaskStatus};
+use patra_core::tx::{Done, Lease, ReadParents, TriggerTaken, Tx, TxError};
+use patra_core::{Ts, Window};
+use serde_json::{Value, json};
+
+use super::Mutant;
+use super::check::Broken;
+use super::far::{Far, number};
+use super::scene;
+use super::world::World;
+use crate::memory::{Instance, MemStore};
+
+/// The partitioned endpoint.
+pub(super) const ENDPOINT: &str = "c";
+const PARAM: &str = "part";
+
+/// Records of the first endpoint beyond these name no partition.
+const PARTITIONS: usize = 4;
+
+/// As a careless author writes it: a value that is there twice is one partition.
+const LIST: [usize; 6] = [0, 1, 1, 2, 3, 0];
+
+/// How many values one page of a fan-out goes through.
+const PAGE: usize = 2;
+
+/// Where the partitions come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Source {
+    List,
+    Parents,
+}
+
+impl Source {
+    /// From a generator of its own: worlds without partitions stay as they are.
+    pub(super) fn draw(seed: u64) -> Option<Source> {
+        match Rng::new(seed ^ 0x70a7_1710).below(10) {
+            0..2 => Some(Source::List),
+            2..4 => Some(Source::Parents),
+            _ => None,
+        }
+    }
+}
+
+impl Far {
+    /// Records of the partitions, numbered behind the others.
+    pub(super) fn add_partitions(&mut self, seed: u64, from: Ts, to: Ts, lag: Duration, malformed: u64) {
+        let mut rng = Rng::new(seed ^ 0xc41d);
+        let mut more = Far::new(&mut rng, from, to, lag, malformed).records;
+        more.truncate(12);
+        for mut record in more {
+            record.key = format!("r{}", self.records.len());
+            record.partition = Some(rng.below(PARTITIONS as u64) as usize);
+            self.records.push(record);
+        }
+    }
+}
+
+/// The partition that a task reads.
+pub(super) fn of(lease: &Lease) -> Option<usize> {
+    (lease.endpoint_name == ENDPOINT).then(|| bound(&params::of_task(&lease.params).unwrap_or_default())).flatten()
+}
+
+/// The partition that a cursor is kept for.
+pub(super) fn of_cursor(name: &Name) -> Option<usize> {
+    name.namespace_key.strip_prefix("c:")?.parse().ok()
+}
+
+fn bound(params: &Params) -> Option<usize> {
+    params.get(PARAM)?.parse().ok()
+}
+
+fn partition(number: usize) -> Params {
+    Params::from([(PARAM.into(), number.to_string())])
+}
+
+/// The draft of one partition.
+pub(super) fn draft(trigger: &TriggerTaken, draft: Draft, mutant: Option<Mutant>) -> Draft {
+    let params = params::from_text(&trigger.params).unwrap_or_default();
+    let number = if mutant == Some(Mutant::PartitionsShareCursor) { Some(0) } else { bound(&params) };
+    let namespace_key = format!("c:{}", number.unwrap_or_default());
+    Draft {
+        cursor: Name { endpoint_name: ENDPOINT.into(), namespace_key, ..draft.cursor },
+        shape: Shape { endpoint_name: ENDPOINT.into(), partition: params.clone(), params, ..draft.shape },
+        ..draft
+    }
+}
+
+impl World {
+    /// What the compiler makes of a trigger.
+    pub(super) fn compile(&mut self, trigger: &TriggerTaken) -> Result<Compiled, NotCompiled> {
+        let draft = scene::draft(trigger, &self.profile, self.start, self.mutant);
+        if trigger.endpoint_name != ENDPOINT {
+            return Ok(Compiled::Plan(Box::new(draft)));
+        }
+        if bound(&params::from_text(&trigger.params).unwrap_or_default()).is_some() {
+            return Ok(Compiled::Plan(Box::new(self::draft(trigger, draft, self.mutant))));
+        }
+        if self.rng.chance(self.profile.busy) {
+            return Err(TxError::Busy.into());
+        }
+        let place: Value = trigger.place.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let skipped = place["skipped"].as_u64().unwrap_or(0) as u32;
+        Ok(Compiled::Fan(match self.partitions {
+            Some(Source::Parents) => self.parents(place["item"].as_str(), skipped)?,
+            _ => list(place["key"].as_u64().unwrap_or(0) as usize),
+        }))
+    }
+
+    fn parents(&mut self, after: Option<&str>, mut skipped: u32) -> Result<Fan, NotCompiled> {
+        let read = ReadParents {
+            project_key: "default".into(),
+            provenance_code: "p".into(),
+            endpoint_name: "e".into(),
+            dedup_scope: "e".into(),
+            after: after.map(str::to_owned),
+            limit: PAGE as u32,
+            payload: false,
+        };
+        let Done::ReadParents(rows) = self.store.apply(self.now, self.now, &Tx::ReadParents(read))? else {
+            return Err("the store answered something else".into());
+        };
+        let mut partitions = Vec::new();
+        for row in &rows {
+            match number(&row.key).filter(|number| *number < PARTITIONS) {
+                Some(number) => partitions.push(partition(number)),
+                None => skipped += 1,
+            }
+        }
+        let item = rows.last().map(|row| row.key.as_str()).or(after);
+        let place = json!({ "item": item, "skipped": skipped }).to_string();
+        Ok(Fan { partitions, place, skipped, complete: rows.len() < PAGE })
+    }
+
+    /// Every partition has been read to the end of the last window that was planned for it.
+    pub(super) fn check_partitions(&self) -> Result<(), Broken> {
+        let mem = &self.store.mem;
+        for trigger in mem.instances.iter().filter(|row| row.origin.endpoint_name == ENDPOINT && row.parent.is_none()) {
+            // Those of the calm times, when all parents were stored.
+            if trigger.public_id.starts_with("t20") {
+                self.check_children(trigger)?;
+            }
+        }
+        for number in self.expected() {
+            let own = |row: &&crate::memory::Cursor| {
+                row.name.operation == Operation::Harvest && of_cursor(&row.name) == Some(number)
+            };
+            let Some(cursor) = mem.cursors.iter().find(own) else {
+                return Err(format!("no gap: partition {number} was never planned"));
+            };
+            let tasks = || mem.tasks.iter().filter(|task| task.cursor == cursor.id);
+            let end = tasks().map(|task| task.what.window.to).max().unwrap_or(cursor.began);
+            let done = tasks().filter(|task| task.status == TaskStatus::Succeeded);
+            let done: Vec<Window> = done.map(|task| task.what.window).collect();
+            let gaps = Window::new(cursor.began, end).map_or(Vec::new(), |whole| whole.minus(&done));
+            if let Some(gap) = gaps.first() {
+                return Err(format!("no gap: {gap:?} of partition {number} was never read"));
+            }
+            if cursor.value != Some(end) {
+                return Err(format!("every task ends: partition {number} stands at {:?} instead of {end:?}", cursor.value));
+            }
+            self.check.check_no_gap(mem, &self.far, self.now, Some(number), cursor.began, end)?;
+        }
+        Ok(())
+    }
+
+    /// One trigger for each partition, no more, no less.
+    fn check_children(&self, trigger: &Instance) -> Result<(), Broken> {
+        let children = children(&self.store.mem, trigger);
+        let expected = self.expected();
+        if children != expected {
+            return Err(format!("no gap: {} has the partitions {children:?} instead of {expected:?}", trigger.public_id));
+        }
+        Ok(())
+    }
+
+    fn expected(&self) -> BTreeSet<usize> {
+        match self.partitions {
+            None => BTreeSet::new(),
+            Some(Source::List) => (0..PARTITIONS).collect(),
+            Some(Source::Parents) => {
+                let items = self.store.mem.items.iter().filter(|item| item.endpoint_name == "e");
+                items.filter_map(|item| number(&item.key)).filter(|number| *number < PARTITIONS).collect()
+            }
+        }
+    }
+}
+
+fn list(from: usize) -> Fan {
+    let to = (from + PAGE).min(LIST.len());
+    let values: BTreeSet<_> = LIST[from.min(to)..to].iter().copied().collect();
+    let place = json!({ "key": to }).to_string();
+    Fan { partitions: values.into_iter().map(partition).collect(), place, skipped: 0, complete: to == LIST.len() }
+}
+
+fn children(mem: &MemStore, trigger: &Instance) -> BTreeSet<usize> {
+    let rows = mem.instances.iter().filter(|row| row.parent == Some(trigger.id));
+    rows.filter_map(|row| bound(&params::from_text(&row.params).unwrap_or_default())).collect()
+}

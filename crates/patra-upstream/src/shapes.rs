@@ -1,0 +1,15 @@
+//! The same records in the manner of APIs that many manifests are written for, to try a manifest on before it meets the
+//! real one: a list with `Link` headers, a GraphQL connection, an export of one day as CSV or Atom.
+
+pub(crate) mod export;
+pub(crate) mod graphql;
+pub(crate) mod issues;
+
+use serde_json::Value;
+
+use crate::dataset::Dataset;
+
+/// The record as a value, to take it apart.
+fn record(dataset: &Dataset, index: usize) -> Value {
+    dataset.get(index).and_then(|(_, _, json)| serde_json::from_str(json).ok()).unwrap_or_default()
+}

@@ -1,0 +1,208 @@
+//! `credential`: add, list, rotate, revoke and check what far sides know us by.
+
+mod values;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use patra_core::credential::{Credential as Row, State};
+use patra_core::port::Store;
+use patra_core::port::query::{Cell, Filter, View};
+use patra_core::registry::WHOLE;
+use patra_core::state::{AuthType, CredentialStatus, Operation};
+use patra_engine::admin::{self, Named, Saved};
+use patra_engine::{Credentials, Ports};
+use patra_spec::Snapshot;
+
+use crate::cli::{Credential, Global, Output, Which};
+use crate::clock::SystemClock;
+use crate::error::{Error, Exit};
+use crate::{host, output, store, vault};
+
+pub(crate) async fn run(global: &Global, command: &Credential) -> Result<Exit, Error> {
+    match command {
+        Credential::List => list(global).await?,
+        Credential::Add { which, auth_type, priority, values } => {
+            let secrets = values::read(values, *auth_type)?;
+            let (opened, vault) = (store::open(global).await?, vault::load_or_create(global)?);
+            let saved = admin::add(&*opened.store, &vault, &named(which), *auth_type, *priority, secrets).await;
+            told(global, which, "added", saved.map_err(|error| refused(error, which))?)?;
+        }
+        Credential::Rotate { which, revoke_old, values } => {
+            let (opened, vault) = (store::open(global).await?, vault::load_or_create(global)?);
+            let known = admin::find(&*opened.store, &named(which)).await.map_err(|error| refused(error, which))?;
+            let kind = known.last().map_or(AuthType::Custom, |one| one.auth_type);
+            let secrets = values::read(values, kind)?;
+            let saved = admin::rotate(&*opened.store, &vault, &named(which), secrets, *revoke_old).await;
+            told(global, which, "rotated", saved.map_err(|error| refused(error, which))?)?;
+        }
+        Credential::Revoke { which, version } => {
+            let opened = store::open(global).await?;
+            let revoked = admin::revoke(&*opened.store, &named(which), *version).await;
+            let revoked = revoked.map_err(|error| refused(error, which))?;
+            let text = format!("{} revoked: {revoked} version{}", which.alias, if revoked == 1 { "" } else { "s" });
+            output::result(global.output, &text, &json!({ "alias": which.alias, "revoked": revoked }))?;
+        }
+        Credential::Check { which } => return check(global, which).await,
+    }
+    Ok(Exit::Ok)
+}
+
+fn named(which: &Which) -> Named {
+    let Which { alias, provenance, endpoint } = which.clone();
+    Named { alias, provenance, endpoint }
+}
+
+fn told(global: &Global, which: &Which, done: &str, saved: Saved) -> Result<(), Error> {
+    tracing::info!(credential.id = saved.id.0, credential.alias = which.alias, version = saved.version, "credential {done}");
+    let text = format!("{} {done}: version {}", which.alias, saved.version);
+    let value = json!({
+        "id": saved.id, "alias": which.alias, "version": saved.version, "type": saved.auth_type.as_str(),
+    });
+    output::result(global.output, &text, &value)
+}
+
+fn refused(error: admin::Error, which: &Which) -> Error {
+    let alias = &which.alias;
+    match error {
+        admin::Error::Invalid(message) => Error::usage(message),
+        admin::Error::Exists(_) => Error::usage(error.to_string())
+            .hint(format!("`patra credential rotate {alias}` puts in a new version")),
+        admin::Error::NotFound(_) => {
+            Error::not_found(error.to_string()).hint("`patra credential list` shows what is there")
+        }
+        admin::Error::Ambiguous { .. } => {
+            Error::usage(error.to_string()).hint("name one with --provenance and --endpoint")
+        }
+        admin::Error::Seal(error) => Error::configuration(error.to_string()),
+        admin::Error::Store(error) => error.into(),
+    }
+}
+
+/// Both halves of a credential in one row.
+async fn list(global: &Global) -> Result<(), Error> {
+    let queries = store::open_to_read(global).await?;
+    let all = |limit| Filter { limit, ..Filter::default() };
+    let rows = queries.list(View::Credentials, all(Filter::MAX_LIMIT)).await?;
+    let states = queries.list(View::CredentialStates, all(Filter::MAX_LIMIT)).await?;
+    let (rows_view, states_view) = (View::Credentials, View::CredentialStates);
+    let states: HashMap<_, _> = states
+        .iter()
+        .filter_map(|row| Some((states_view.cell(row, "credential_id")?.as_int()?, row)))
+        .collect();
+    let mut lines = Vec::new();
+    for row in &rows {
+        let own = |column| rows_view.cell(row, column).unwrap_or(Cell::Null);
+        let state = own("id").as_int().and_then(|id| states.get(&id));
+        let of_state = |column| state.and_then(|state| states_view.cell(state, column)).unwrap_or(Cell::Null);
+        let rejected = of_state("status_code") == Cell::Text("REJECTED".to_owned());
+        let status = if rejected { Cell::Text("REJECTED".to_owned()) } else { own("status_code") };
+        lines.push(vec![
+            ("id", own("id")),
+            ("alias", own("alias")),
+            ("version", own("version")),
+            ("provenance", own("provenance_code")),
+            ("endpoint", own("endpoint_name")),
+            ("type", own("type_code")),
+            ("priority", own("priority")),
+            ("status", status),
+            ("key_id", own("key_id")),
+            ("token_until", of_state("expires_at")),
+            ("last_error", of_state("last_error")),
+            ("created_at", own("created_at")),
+        ]);
+    }
+    show(global.output, &lines)
+}
+
+fn show(format: Output, lines: &[Vec<(&str, Cell)>]) -> Result<(), Error> {
+    let value = |cell: &Cell| serde_json::from_str::<Value>(&cell.to_json_text()).unwrap_or_default();
+    let objects = lines.iter().map(|line| {
+        line.iter().map(|(name, cell)| ((*name).to_owned(), value(cell))).collect::<serde_json::Map<_, _>>()
+    });
+    match format {
+        Output::Json => output::result(format, "", &Value::from_iter(objects.map(Value::Object))),
+        Output::Ndjson => objects.map(Value::Object).try_for_each(|object| output::line(&object.to_string())),
+        Output::Table if lines.is_empty() => output::line("no credentials"),
+        Output::Table => {
+            let headings: Vec<_> = lines.first().into_iter().flatten().map(|(name, _)| *name).collect();
+            let text = |cell: &Cell| match cell {
+                Cell::Null => String::new(),
+                Cell::Int(number) => number.to_string(),
+                Cell::Time(at) => at.to_short_text(),
+                Cell::Text(text) | Cell::Json(text) => text.clone(),
+            };
+            output::grid(&headings, lines.iter().map(|line| line.iter().map(|(_, cell)| text(cell)).collect()))
+        }
+    }
+}
+
+/// Opens the newest version that is good, and gets a token where one is needed.
+async fn check(global: &Global, which: &Which) -> Result<Exit, Error> {
+    let opened = store::open(global).await?;
+    // The endpoint says where a token comes from, and the credential may be bound to less.
+    let mut meant = named(which);
+    if admin::find(&*opened.store, &meant).await.is_err() {
+        (meant.provenance, meant.endpoint) = (None, None);
+    }
+    let known = admin::find(&*opened.store, &meant).await.map_err(|error| refused(error, which))?;
+    let active = known.into_iter().filter(|one| one.status == CredentialStatus::Active);
+    let credential = active.max_by_key(|one| one.version).ok_or_else(|| {
+        Error::not_found(format!("every version of `{}` is revoked", which.alias))
+            .hint(format!("`patra credential rotate {}` puts in a new one", which.alias))
+    })?;
+    let spec = spec(&*opened.store, which, &credential).await?;
+    let transport = host::transport(global)?;
+    let ports = Ports { store: Arc::clone(&opened.store), transport, clock: Arc::new(SystemClock) };
+    let credentials = Credentials::new(ports, host::credentials(global)?, host::owner()?);
+    let checked = credentials.check(&spec, &credential).await;
+    credentials.settled().await;
+    let state = checked.map_err(|refused| Error::configuration(refused.fault.message))?;
+    report(global, which, &credential, &state)?;
+    Ok(Exit::Ok)
+}
+
+fn report(global: &Global, which: &Which, credential: &Row, state: &State) -> Result<(), Error> {
+    let token = matches!(credential.auth_type, AuthType::OAuth2 | AuthType::Session);
+    let until = state.expires_at.map(|at| at.to_short_text());
+    let text = match (token, &until) {
+        (false, _) => format!("{} opens: version {}", which.alias, credential.version),
+        (true, Some(until)) => format!("{} works: a token until {until}", which.alias),
+        (true, None) => format!("{} works: a token whose end nobody knows", which.alias),
+    };
+    let value = json!({
+        "alias": which.alias, "version": credential.version, "type": credential.auth_type.as_str(),
+        "token": token, "token_until": state.expires_at,
+    });
+    output::result(global.output, &text, &value)
+}
+
+/// The endpoint that says how the credential is used: the one that is named, the one it is bound to, or the first of its
+/// source that names the alias.
+async fn spec(store: &dyn Store, which: &Which, credential: &Row) -> Result<Snapshot, Error> {
+    let bound = |text: &String| (text != WHOLE).then(|| text.clone());
+    let provenance = which.provenance.clone().or_else(|| bound(&credential.binding.provenance_code));
+    let provenance = provenance.ok_or_else(|| {
+        Error::usage(format!("`{}` is bound to no source", which.alias)).hint("name one with --provenance")
+    })?;
+    let stored = store.registry(&provenance).await?;
+    let stored = stored.ok_or_else(|| {
+        Error::not_found(format!("no manifest is applied for `{provenance}`")).hint("`patra apply -f FILE` does that")
+    })?;
+    let manifest = patra_spec::registry::manifest(&provenance, &stored.rows)
+        .map_err(|problems| Error::configuration(problems.to_string()))?;
+    let wish = which.endpoint.clone().or_else(|| bound(&credential.binding.endpoint_name));
+    let names = manifest.endpoints.keys().filter(|name| wish.as_ref().is_none_or(|wish| wish == *name));
+    for name in names {
+        let Ok(compiled) = patra_spec::compile(&manifest, name, Operation::Harvest) else { continue };
+        let auth = &compiled.snapshot.auth;
+        if auth.r#type.as_str() == credential.auth_type.as_str() && auth.credential_ref == which.alias {
+            return Ok(compiled.snapshot);
+        }
+    }
+    let kind = credential.auth_type.as_str().to_lowercase();
+    Err(Error::not_found(format!("no endpoint of `{provenance}` asks for `{}` as {kind}", which.alias))
+        .hint("`auth.credential` of the manifest names the alias; the source's own code is the default"))
+}

@@ -1,0 +1,72 @@
+//! Where the values of a credential come from. Errors name places, never what stands there.
+
+use std::fs::File;
+use std::io::{IsTerminal as _, Read as _};
+use std::path::Path;
+
+use patra_core::seal::MAX_SECRET;
+use patra_core::secret::{Secret, Secrets};
+use patra_core::state::AuthType;
+use patra_engine::admin;
+
+use crate::cli::Values;
+use crate::error::Error;
+use crate::progress::say;
+
+pub(super) fn read(values: &Values, auth_type: AuthType) -> Result<Secrets, Error> {
+    if values.from_env.is_empty() && values.from_file.is_empty() {
+        return from_stdin(auth_type);
+    }
+    let mut secrets = Secrets::new();
+    let mut put = |name: &str, value: Secret| match secrets.insert(name.to_owned(), value) {
+        None => Ok(()),
+        Some(_) => Err(Error::usage(format!("the value `{name}` is given twice"))),
+    };
+    for (name, variable) in &values.from_env {
+        let value = std::env::var(variable).map_err(|_| {
+            Error::usage(format!("the environment variable {variable} is not set, or is not readable text"))
+        })?;
+        put(name, Secret::new(value))?;
+    }
+    for (name, path) in &values.from_file {
+        put(name, from_file(path)?)?;
+    }
+    Ok(secrets)
+}
+
+/// A JSON object of texts, or the one value that the kind needs.
+fn from_stdin(auth_type: AuthType) -> Result<Secrets, Error> {
+    if std::io::stdin().is_terminal() {
+        say("Type the secret, or a JSON object of named values, and end with Ctrl-D. What you type can be seen.");
+    }
+    let text = bounded(std::io::stdin().lock(), "stdin")?;
+    if text.expose().trim_start().starts_with('{') {
+        return serde_json::from_str(text.expose()).map_err(|_| {
+            Error::usage("stdin is no JSON object whose values are texts")
+                .hint(r#"for example {"clientId": "…", "clientSecret": "…"}"#)
+        });
+    }
+    if text.expose().is_empty() {
+        return Err(Error::usage("stdin is empty").hint("pipe the secret in, or use --from-env or --from-file"));
+    }
+    admin::single(auth_type, text).map_err(|error| Error::usage(error.to_string()))
+}
+
+fn from_file(path: &Path) -> Result<Secret, Error> {
+    let file = File::open(path).map_err(|error| Error::usage(format!("{} cannot be read: {error}", path.display())))?;
+    bounded(file, &path.display().to_string())
+}
+
+/// Up to the limit, without the last line break: that one is the editor's.
+fn bounded(source: impl std::io::Read, place: &str) -> Result<Secret, Error> {
+    let mut text = String::new();
+    let limit = MAX_SECRET as u64;
+    let read = source.take(limit + 1).read_to_string(&mut text);
+    let read = read.map_err(|error| Error::usage(format!("{place} cannot be read: {error}")))?;
+    if read as u64 > limit {
+        return Err(Error::usage(format!("{place} holds more than {MAX_SECRET} bytes")));
+    }
+    let text = Secret::new(text);
+    let bare = text.expose().strip_suffix('\n').unwrap_or(text.expose());
+    Ok(Secret::new(bare.strip_suffix('\r').unwrap_or(bare)))
+}

@@ -1,0 +1,203 @@
+//! One test against its recorded answer: the request that would have asked for it, and what is made of it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use patra_connectors::{Ask, Pager};
+use patra_core::port::transport::{Method, Request, Response};
+use patra_core::protocol::run::{Page, Refusal};
+use patra_core::record::Record;
+use patra_core::{Fault, Ts, Window};
+use patra_engine::{Outlook, Walk, masked};
+use patra_spec::snapshot::Snapshot;
+
+use super::case::{Case, Expect, Long, Refused};
+use super::diff::{Difference, compare};
+
+/// When a test names no window: everything.
+const FIRST: Ts = Ts::from_secs(0);
+const LAST: Ts = Ts::from_secs(4_102_444_800);
+
+/// Everything that differs. The error says why the test could not even begin.
+pub(crate) fn check(folder: &Path, spec: &Snapshot, warnings: &[String], case: &Case) -> Result<Vec<Difference>, String> {
+    let file = folder.join(&case.recorded);
+    let body = std::fs::read(&file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+    let response = Response { status: case.status, headers: case.headers.clone(), body: Bytes::from(body) };
+    let mut differences = Vec::new();
+    let mut walk = Walk::new(spec);
+    if let Some(size) = case.page_size {
+        walk = walk.with_page_size(size);
+    }
+    let here = case.at.clone().unwrap_or_else(|| walk.first());
+    let to = case.to.unwrap_or(LAST);
+    let window = Window::new(case.from.unwrap_or(FIRST), to).ok_or("`from` must lie before `to`")?;
+    let params = crate::commands::r#try::bound(spec, &case.params)?.0;
+    let pager = Pager::new(spec).map_err(|fault| fault.message)?;
+    let now = case.now.unwrap_or(to);
+    let ask =
+        Ask { position: &here, window: spec.asked(window), page_size: walk.page_size(), params: &params, now };
+    let result = match pager.request(&ask) {
+        Ok(exchange) => {
+            request(&masked(pager.authoriser(&exchange), &exchange.request), &case.expect, &mut differences);
+            pager.read(exchange, Ok(response), Duration::ZERO, now)
+        }
+        Err(refusal) => Err(refusal),
+    };
+    if let Some(expected) = &case.expect.warnings {
+        self::warnings(expected, warnings, &mut differences);
+    }
+    match result {
+        Ok(page) => {
+            let next = walk.after(&here, &page);
+            read(&page, &next, &case.expect, &mut differences);
+        }
+        Err(refusal) => refused(&refusal, case.expect.refused.as_ref(), &mut differences),
+    }
+    Ok(differences)
+}
+
+fn request(request: &Request, expect: &Expect, out: &mut Vec<Difference>) {
+    for part in expect.url.iter().filter(|part| !request.url.contains(*part)) {
+        out.push(Difference { what: "url".into(), expected: json!(part), found: json!(request.url) });
+    }
+    if let Some(method) = &expect.method {
+        compare("method", &json!(method.to_uppercase()), &json!(method_name(request.method)), out);
+    }
+    for (name, value) in &expect.headers {
+        let found = request.headers.iter().find(|(header, _)| header.eq_ignore_ascii_case(name));
+        compare(&format!("header {name}"), &json!(value), &json!(found.map(|(_, value)| value)), out);
+    }
+    if let Some(expected) = &expect.body {
+        let text = request.body.as_deref().map(String::from_utf8_lossy).unwrap_or_default();
+        let found = match expected {
+            Value::String(_) => json!(text),
+            _ => serde_json::from_str(&text).unwrap_or_else(|_| json!(text)),
+        };
+        compare("body", expected, &found, out);
+    }
+}
+
+fn read(page: &Page, next: &Outlook, expect: &Expect, out: &mut Vec<Difference>) {
+    if let Some(expected) = &expect.refused {
+        compare("refused", &refused_value(expected), &Value::Null, out);
+    }
+    let facts = &page.facts;
+    let ids: Vec<_> = page.candidates.iter().map(|candidate| candidate.id.as_str()).collect();
+    let candidates = match &expect.candidates {
+        Some(Value::Array(_)) => json!(ids),
+        _ => json!(ids.len()),
+    };
+    for (what, expected, found) in [
+        ("items", expect.items.map(Value::from), json!(facts.items)),
+        ("records", expect.records.map(Value::from), json!(page.records.len())),
+        ("rejected", expect.rejected.map(Value::from), rejected(page)),
+        ("total", expect.total.map(Value::from), json!(facts.total)),
+        ("candidates", expect.candidates.as_ref().map(as_texts), candidates),
+        ("next", expect.next.clone(), next_value(next)),
+    ] {
+        match expected {
+            // The reasons are worth more than their number.
+            Some(expected) if what == "rejected" => {
+                if expected != json!(page.rejected.len()) {
+                    out.push(Difference { what: what.into(), expected, found });
+                }
+            }
+            Some(expected) if what == "next" && expected != found => {
+                out.push(Difference { what: what.into(), expected, found });
+            }
+            Some(expected) => compare(what, &expected, &found, out),
+            None => {}
+        }
+    }
+    for (at, expected) in expect.first.iter().enumerate() {
+        let found = page.records.get(at).map(record_value).unwrap_or_default();
+        compare(&format!("record {at}"), &with_time(expected), &found, out);
+    }
+}
+
+/// The number, and behind it why.
+fn rejected(page: &Page) -> Value {
+    let reasons: Vec<_> = page.rejected.iter().map(|rejected| format!("item {}: {}", rejected.index, rejected.reason)).collect();
+    if reasons.is_empty() { json!(0) } else { json!(format!("{}: {}", reasons.len(), reasons.join("; "))) }
+}
+
+fn refused(refusal: &Refusal, expected: Option<&Refused>, out: &mut Vec<Difference>) {
+    let Fault { code, level, message } = &refusal.fault;
+    let found = json!({ "level": level, "code": code, "message": message });
+    let Some(expected) = expected else {
+        return out.push(Difference { what: "refused".into(), expected: Value::Null, found });
+    };
+    let (wanted, part) = match expected {
+        Refused::Level(level) => (json!({ "level": level }), None),
+        Refused::Long(Long { level, code, message }) => {
+            let named = [("level", json!(level)), ("code", json!(code))].into_iter().filter(|(_, value)| !value.is_null());
+            (named.map(|(name, value)| (name.to_owned(), value)).collect::<serde_json::Map<_, _>>().into(), message.as_ref())
+        }
+    };
+    compare("refused", &wanted, &found, out);
+    if let Some(part) = part.filter(|part| !message.contains(*part)) {
+        out.push(Difference { what: "refused.message".into(), expected: json!(part), found: json!(message) });
+    }
+}
+
+fn refused_value(expected: &Refused) -> Value {
+    match expected {
+        Refused::Level(level) => json!(level),
+        Refused::Long(Long { level, code, message }) => json!({ "level": level, "code": code, "message": message }),
+    }
+}
+
+/// Each expectation is part of a warning, and no warning is left over.
+fn warnings(expected: &[String], found: &[String], out: &mut Vec<Difference>) {
+    for part in expected.iter().filter(|part| !found.iter().any(|warning| warning.contains(*part))) {
+        out.push(Difference { what: "warnings".into(), expected: json!(part), found: json!(found) });
+    }
+    for warning in found.iter().filter(|warning| !expected.iter().any(|part| warning.contains(part))) {
+        out.push(Difference { what: "warnings".into(), expected: Value::Null, found: json!(warning) });
+    }
+}
+
+/// As `expect.next` writes it.
+pub(crate) fn next_value(next: &Outlook) -> Value {
+    match next {
+        Outlook::Next { position, .. } => json!(position),
+        Outlook::End { .. } => json!("end"),
+        Outlook::Cut { .. } => json!("cut"),
+        Outlook::Partial { .. } => json!("partial"),
+        Outlook::Broken { why } => json!(format!("broken: {why}")),
+    }
+}
+
+/// As `expect.first` writes it.
+pub(crate) fn record_value(record: &Record) -> Value {
+    let json = |text: &str| serde_json::from_str::<Value>(text).unwrap_or(Value::Null);
+    let payload = std::str::from_utf8(&record.payload).map(json).unwrap_or_default();
+    let updated_at = record.version.updated_at.to_short_text();
+    json!({ "id": record.key, "updated_at": updated_at, "fields": json(&record.fields), "payload": payload })
+}
+
+/// A time may be written in any way that a manifest knows.
+fn with_time(expected: &Value) -> Value {
+    let mut expected = expected.clone();
+    let time = expected.get("updated_at").and_then(Value::as_str).and_then(|text| text.parse::<Ts>().ok());
+    if let (Some(time), Some(members)) = (time, expected.as_object_mut()) {
+        members.insert("updated_at".into(), json!(time.to_short_text()));
+    }
+    expected
+}
+
+pub(crate) fn method_name(method: Method) -> &'static str {
+    match method {
+        Method::Get => "GET",
+        Method::Post => "POST",
+    }
+}
+
+/// Ids are texts, also where they look like numbers.
+fn as_texts(expected: &Value) -> Value {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    expected.as_array().map_or_else(|| expected.clone(), |ids| ids.iter().map(text).collect())
+}

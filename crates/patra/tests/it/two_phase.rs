@@ -1,0 +1,151 @@
+//! Ids first, then their content, and windows with more than a query gives out: harvested from the scripted far side with
+//! the program itself, killed in between, on both stores.
+
+use std::collections::BTreeSet;
+use std::process::Stdio;
+use std::time::Duration;
+
+use patra_core::rng::Rng;
+use patra_upstream::{Dataset, Detail, Failing, Script, Server, When};
+
+use crate::support::{Place, now_micros};
+
+fn manifest(base_url: &str) -> String {
+    format!(
+        r#"
+provenance: far
+allow_http: true
+defaults:
+  http: {{ base_url: "{base_url}" }}
+  rate_limit: {{ refill_rate_per_sec: 10000, burst: 1000 }}
+  retry: {{ min_delay: PT0.01S, max_delay: PT0.05S }}
+endpoints:
+  search:
+    path: /ids/offset
+    query: {{ offset: "${{ page.offset }}", limit: "${{ page.size }}", from: "${{ window.from | iso }}", to: "${{ window.to | iso }}" }}
+    pagination: {{ type: offset, page_size: 40, result_ceiling: 200 }}
+    window: {{ supports_updated_since: true, watermark_key: updated_at, safety_lag: PT1M, max_window: P1D, align: min, initial: 2024-01-01 }}
+    batching: {{ id_batch_size: 15 }}
+    two_phase: {{ detail: fetch }}
+    response: {{ items_path: $.items, id_path: $, total_path: $.total }}
+  fetch:
+    role: detail
+    path: /details
+    query: {{ ids: "${{ ids | join(',') }}" }}
+    response: {{ items_path: $.items, id_path: $.id, updated_at_path: $.updated_at, version_path: $.rev }}
+    fields: {{ title: $.title }}
+"#
+    )
+}
+
+const RUN: [&str; 9] =
+    ["run", "far", "search", "--to", "2024-01-02T12:00:00Z", "--concurrency", "2", "--lease-secs", "1"];
+
+/// Two ids that cannot be had: one makes its whole group fail, one is not answered for.
+const POISON: usize = 77;
+const GONE: usize = 300;
+
+fn far_side(seed: u64) -> Server {
+    let dataset = Dataset::builder().seed(seed).count(1_500).build();
+    let script = Script {
+        latency_ms: 2,
+        ceiling: Some(200),
+        e500: When::every(41),
+        reset: When::every(53),
+        detail: Detail {
+            max_ids: 15,
+            gone: vec![GONE],
+            poison: vec![Failing { index: POISON, status: 400 }],
+            ..Detail::default()
+        },
+        ..Script::default()
+    };
+    Server::start(([127, 0, 0, 1], 0).into(), dataset, script).unwrap()
+}
+
+// covers: ING-4.6-02, ING-4.6-03, ING-4.6-04, ING-4.6-05, ING-11.6-02, ING-15-02, ING-15-06
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_harvests_in_two_phases_through_kills() {
+    case(&Place::sqlite()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_harvests_in_two_phases_through_kills() {
+    let Some(place) = Place::postgres() else { return };
+    case(&place).await;
+}
+
+async fn case(place: &Place) {
+    let seed = now_micros();
+    eprintln!("seed of the kill moments: {seed}");
+    let mut rng = Rng::new(seed);
+    let server = far_side(rng.next_u64());
+    place.apply(&manifest(server.base_url()));
+    for _ in 0..4 {
+        let mut child = place.patra().args(RUN).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        tokio::time::sleep(Duration::from_micros(100_000 + rng.below(700_000))).await;
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    finish(place).await;
+    compare(place, &server);
+}
+
+// covers: ING-15-06
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_that_is_listed_again_in_the_same_version_is_not_fetched_again() {
+    let place = Place::sqlite();
+    let dataset = Dataset::builder().seed(7).count(600).build();
+    let script = Script { detail: Detail { max_ids: 15, ..Detail::default() }, ..Script::default() };
+    let server = Server::start(([127, 0, 0, 1], 0).into(), dataset, script).unwrap();
+    // Every slice lists the two hours before it once more.
+    let manifest = manifest(server.base_url())
+        .replace("query: { offset:", "query: { version: \"1\", offset:")
+        .replace("safety_lag: PT1M, max_window: P1D", "safety_lag: PT1M, lookback: PT2H, max_window: PT3H")
+        .replace("{ detail: fetch }", "{ detail: fetch, version_path: $.version }")
+        .replace("id_path: $,", "id_path: $.id,");
+    place.apply(&manifest);
+    // One slice after the other: two at once may both find an id wanted, and then fetch it twice.
+    let mut command = place.patra();
+    command.args(["run", "far", "search", "--to", "2024-01-02T12:00:00Z", "--concurrency", "1"]);
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut asked: Vec<String> = Vec::new();
+    for entry in server.log() {
+        if let Some(ids) = entry.target.strip_prefix("/details?ids=") {
+            asked.extend(ids.split("%2C").map(str::to_owned));
+        }
+    }
+    let once: BTreeSet<_> = asked.iter().cloned().collect();
+    assert_eq!((asked.len(), once.len()), (600, 600));
+    assert_eq!(place.list(&["items"]).len(), 600);
+}
+
+async fn finish(place: &Place) {
+    let mut command = place.patra();
+    let output = tokio::task::spawn_blocking(move || command.args(RUN).output().unwrap()).await.unwrap();
+    assert!(output.status.success(), "the undisturbed run failed: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn compare(place: &Place, server: &Server) {
+    let names: Vec<String> = server.dataset().records().map(|(id, ..)| id.to_owned()).collect();
+    let bad: BTreeSet<_> = [POISON, GONE].map(|index| names[index].clone()).into();
+    let expected: BTreeSet<_> = names.iter().filter(|id| !bad.contains(*id)).cloned().collect();
+    let items = place.list(&["items"]);
+    let stored: BTreeSet<_> = items.iter().map(|item| item["dedup_key"].as_str().unwrap().to_owned()).collect();
+    assert_eq!((items.len(), stored), (expected.len(), expected), "each record once, and no other");
+
+    let aside: BTreeSet<_> =
+        place.list(&["quarantine"]).iter().map(|row| row["dedup_key"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(aside, bad, "what cannot be had is kept aside, not lost");
+    let marked: BTreeSet<_> = place
+        .list(&["candidates", "--status", "BAD"])
+        .iter()
+        .map(|row| row["candidate_id"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(marked, bad);
+    assert!(!place.list(&["slices", "--status", "PARTIAL"]).is_empty(), "a day holds more than the ceiling");
+    let cursors = place.list(&["cursors"]);
+    assert_eq!(cursors[0]["normalized_instant"], "2024-01-02T12:00:00.000000000Z");
+    place.check_integrity();
+}
