@@ -37,7 +37,7 @@ pub mod name {
     pub const ACCESS_TOKEN: &str = "accessToken";
 
     /// Names that are no secrets: they may stand in an answer.
-    pub const PUBLIC: &[&str] = &[USERNAME, CLIENT_ID];
+    pub const PUBLIC: &[&str] = &[USERNAME, "user", CLIENT_ID];
 }
 
 /// The values that a credential must have, and the one that a single value is taken for.

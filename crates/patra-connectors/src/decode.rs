@@ -234,4 +234,5 @@ fn unreadable(format: &str, reason: impl std::fmt::Display) -> Fault {
 }
 
 #[cfg(test)]
+#[path = "decode/tests/page.rs"]
 mod tests;

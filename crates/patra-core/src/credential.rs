@@ -119,9 +119,7 @@ pub fn choose(found: Vec<Credential>, wanted: &Wanted<'_>) -> Vec<Credential> {
     chosen.retain(|_| keep.next().unwrap_or(false));
     // The pinned one is for the alias that was chosen then; an endpoint that names another has its own.
     let named = chosen.iter().any(|one| one.binding.alias == wanted.alias);
-    let is_pinned = |one: &Credential| {
-        wanted.pinned == Some(one.id) && (one.binding.alias == wanted.alias || !named)
-    };
+    let is_pinned = |one: &Credential| wanted.pinned == Some(one.id) && (one.binding.alias == wanted.alias || !named);
     chosen.sort_by_key(|one| {
         let Binding { alias, provenance_code, endpoint_name } = &one.binding;
         (

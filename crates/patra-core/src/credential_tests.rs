@@ -5,11 +5,7 @@ use super::*;
 fn one(id: i64, alias: &str, provenance: &str, endpoint: &str, priority: i32) -> Credential {
     Credential {
         id: CredentialId(id),
-        binding: Binding {
-            alias: alias.into(),
-            provenance_code: provenance.into(),
-            endpoint_name: endpoint.into(),
-        },
+        binding: Binding { alias: alias.into(), provenance_code: provenance.into(), endpoint_name: endpoint.into() },
         version: 1,
         auth_type: AuthType::ApiKey,
         priority,
@@ -76,20 +72,16 @@ fn a_task_keeps_the_version_it_was_planned_with_while_that_one_is_valid() {
 #[test]
 fn what_was_rejected_is_tried_last() {
     let rejected = State { status: TokenStatus::Rejected, ..State::default() };
-    let found = vec![
-        Credential { state: rejected, ..one(1, "key", "far", "works", 1) },
-        one(2, "spare", "far", WHOLE, 9),
-    ];
+    let found =
+        vec![Credential { state: rejected, ..one(1, "key", "far", "works", 1) }, one(2, "spare", "far", WHOLE, 9)];
     assert_eq!(ids(found.clone(), None), [2, 1]);
     assert_eq!(ids(found, Some(1)), [2, 1]);
 }
 
 #[test]
 fn secrets_and_tokens_come_back_as_they_were() {
-    let secrets = Secrets::from([
-        ("apiKey".to_owned(), Secret::new("a\"b\\c\n\u{1}ü")),
-        ("user".to_owned(), Secret::new("")),
-    ]);
+    let secrets =
+        Secrets::from([("apiKey".to_owned(), Secret::new("a\"b\\c\n\u{1}ü")), ("user".to_owned(), Secret::new(""))]);
     assert_eq!(from_text(&to_text(&secrets)), Some(secrets));
     for refresh in [None, Some(Secret::new("r"))] {
         let token = Token { access: Secret::new("a"), refresh };

@@ -59,6 +59,8 @@ pub struct Rule {
     pub tail_probe: bool,
     /// How many records of one query the far side gives out (ING-15-02).
     pub ceiling: Option<u64>,
+    /// Totals are estimates: one that falls between pages says nothing.
+    pub estimates: bool,
     /// At `max_page` the window is cut into narrower ones instead of staying incomplete (ING-4.3-16).
     pub split_at_max: bool,
 }
@@ -83,6 +85,7 @@ impl Rule {
             unique_tokens: false,
             tail_probe: false,
             ceiling: None,
+            estimates: false,
             split_at_max: false,
         }
     }

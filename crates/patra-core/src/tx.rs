@@ -123,7 +123,7 @@ operations! {
     /// Fires every schedule that is due.
     FireDue(FireDue) => FiredDue,
     /// Leases the next trigger that waits for planning.
-    TakeTrigger(TakeTrigger) => Option<TriggerTaken>,
+    TakeTrigger(TakeTrigger) => Option<Box<TriggerTaken>>,
     /// Ends or defers a trigger without a plan.
     SettleTrigger(SettleTrigger) => TriggerSettled,
     /// Makes the next children of a trigger that stands for many partitions.

@@ -127,7 +127,7 @@ mod tests {
         Window { from: Ts::from_micros(from), to: Ts::from_micros(to) }
     }
 
-    // covers: ING-4.4-01, ING-4.4-21, ING-11.5-01
+    // covers: ING-4.1-06, ING-4.4-01, ING-4.4-21, ING-11.5-01
     #[test]
     fn the_end_belongs_to_the_next_window() {
         assert!(w(0, 10).contains(Ts::from_micros(0)));

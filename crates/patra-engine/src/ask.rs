@@ -34,8 +34,6 @@ pub struct Wanted {
     pub endpoint_name: String,
     pub params: String,
     pub overrides: String,
-    /// Whether the trigger stands for partitions that are not bound.
-    pub fans_out: bool,
 }
 
 /// Whether there is such an endpoint, the overrides are allowed, and the params are known and fit.
@@ -59,7 +57,6 @@ pub async fn check(queries: &dyn Queries, ask: &Ask<'_>) -> Result<Wanted, Error
         endpoint_name: snapshot.endpoint_code.clone(),
         params: params::to_text(params),
         overrides: hash::canonical(&overrides.to_json()),
-        fans_out: snapshot.partitions.iter().any(|dimension| !params.contains_key(&dimension.param)),
     })
 }
 

@@ -38,6 +38,8 @@ pub use sign::hook_key;
 
 /// Credentials that are tried for one request, at most.
 const MAX_TRIED: usize = 8;
+/// Tokens that are tried for one credential, at most, where each is replaced before its answer comes.
+const MAX_ROUNDS: u32 = 4;
 /// The longest wait for a permit in the middle of an exchange; a longer one gives the task back.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
@@ -90,6 +92,7 @@ struct Inner {
     turns: Mutex<HashMap<CredentialId, Arc<tokio::sync::Mutex<()>>>>,
     hooks: Mutex<HashMap<String, Bucket>>,
     machines: AtomicU64,
+    turn_of_cookies: AtomicU64,
     refreshes: TaskTracker,
 }
 
@@ -117,6 +120,7 @@ impl Credentials {
                 turns: Mutex::default(),
                 hooks: Mutex::default(),
                 machines: AtomicU64::new(0),
+                turn_of_cookies: AtomicU64::new(0),
                 refreshes: TaskTracker::new(),
                 owner: owner.into(),
                 options,
@@ -181,8 +185,9 @@ impl Credentials {
         first: &mut bool,
     ) -> Result<Result<Response, transport::Error>, Trouble> {
         let secrets = Arc::new(self.inner.open(credential)?);
-        let mut need = Need::Good;
+        let (mut need, mut rounds) = (Need::Good, 0);
         loop {
+            rounds += 1;
             let (state, token) = match errand.authoriser.needs_token() {
                 false => (self.inner.newest(credential), None),
                 true => match self.inner.token(errand, credential, &secrets, need).await {
@@ -202,7 +207,9 @@ impl Credentials {
                 }
                 return Ok(answer);
             };
-            if token.is_some() && need == Need::Good {
+            // A token that others have replaced since is no rejection of ours.
+            let again = need == Need::Good || (rounds < MAX_ROUNDS && self.inner.overtaken(credential, &state).await);
+            if token.is_some() && again {
                 need = Need::Other { than: state.version };
                 continue;
             }

@@ -137,7 +137,9 @@ pub(crate) fn swept(requeued: usize, failed: usize) {
 pub(crate) fn credential_judged(credential: &Credential, rejected: Option<&str>) {
     let (id, alias) = (credential.id.0, &credential.binding.alias);
     match rejected {
-        Some(reason) => tracing::warn!(credential.id = id, credential.alias = alias, reason, "a credential was rejected"),
+        Some(reason) => {
+            tracing::warn!(credential.id = id, credential.alias = alias, reason, "a credential was rejected");
+        }
         None => tracing::info!(credential.id = id, credential.alias = alias, "a credential works again"),
     }
 }
@@ -147,7 +149,7 @@ pub(crate) fn token_asked(credential: &Credential, answer: Result<Option<Ts>, &F
     let (id, alias) = (credential.id.0, &credential.binding.alias);
     match answer {
         Ok(end) => {
-            let expires_at = end.map(|end| end.to_short_text());
+            let expires_at = end.map(Ts::to_short_text);
             tracing::info!(credential.id = id, credential.alias = alias, expires_at, "got a new token");
         }
         Err(fault) => tracing::warn!(

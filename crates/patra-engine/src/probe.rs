@@ -144,7 +144,9 @@ impl Line<'_> {
         if let Some(credentials) = self.probe.credentials {
             let permits = Arc::clone(&self.pace) as _;
             let request = exchange.request.clone();
-            return credentials.send(&Errand { authoriser: Arc::clone(authoriser), pinned: None, request, permits }).await;
+            return credentials
+                .send(&Errand { authoriser: Arc::clone(authoriser), pinned: None, request, permits })
+                .await;
         }
         if authoriser.kind().is_some() && authoriser.auth().required {
             return Err(missing(authoriser).into());

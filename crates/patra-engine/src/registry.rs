@@ -10,9 +10,7 @@ use patra_core::port::query::{Filter, View};
 use patra_core::port::{CommandsExt, Queries, Store};
 use patra_core::registry::DictType;
 use patra_core::state::Operation;
-use patra_core::tx::{
-    Applied, ApplyProvenance, EndpointRow, RemoveProvenance, Schedule, SyncDictionary, TxError,
-};
+use patra_core::tx::{Applied, ApplyProvenance, EndpointRow, RemoveProvenance, Schedule, SyncDictionary, TxError};
 use patra_spec::{Compiled, Explained};
 
 pub use check::{Checked, check};

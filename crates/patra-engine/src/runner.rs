@@ -7,13 +7,13 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 
 use patra_connectors::Ask;
-use patra_core::{CredentialId, Ts};
 use patra_core::params::{self, Params};
 use patra_core::port::Boxed;
 use patra_core::protocol::run::{Ended, Fetch, Got, Page, Refusal, Run, Want};
 use patra_core::protocol::token::Refused;
 use patra_core::rng::Rng;
 use patra_core::tx::{Done, Lease};
+use patra_core::{CredentialId, Ts};
 
 use crate::events::RunEvent;
 use crate::gate::Key;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use patra_core::params::Params;
 use patra_core::protocol::planner::{Budget, Phase, Shape};
+use patra_core::window::Align;
 use patra_spec::Snapshot;
 
 /// `params` are those of the trigger or task, defaults included; `trigger` says whose work it is.
@@ -47,6 +48,6 @@ fn budget(snapshot: &Snapshot) -> Budget {
 
 /// The narrowest window that a slice is cut into: what the borders are aligned to, or the declared minimum.
 pub(crate) fn narrowest(snapshot: &Snapshot) -> Duration {
-    let aligned = snapshot.window.align.map(|align| align.unit()).unwrap_or(Duration::from_secs(1));
+    let aligned = snapshot.window.align.map(Align::unit).unwrap_or(Duration::from_secs(1));
     aligned.max(snapshot.window.min_window.unwrap_or_default().0)
 }

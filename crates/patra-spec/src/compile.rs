@@ -59,6 +59,11 @@ pub fn compile_with(
     let mut problems = check.problems;
     let mut check = Check::new(&effective);
     check.endpoint(&name, declared);
+    // It becomes part of the snapshot.
+    let detail = declared.two_phase.as_ref().and_then(|two_phase| two_phase.detail.as_deref());
+    if let Some((name, detail)) = detail.and_then(|detail| effective.endpoints.get_key_value(detail)) {
+        check.endpoint(name, detail);
+    }
     check.operation(&name, declared, operation);
     problems.extend(check.problems);
     Problems::or(problems, ())?;

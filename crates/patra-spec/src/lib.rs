@@ -1,9 +1,12 @@
 //! Manifests in, immutable spec snapshots out; beside them the expression sandbox and the selectors.
 //!
 //! The way of a manifest: [`read`] turns YAML into a [`Manifest`] and reports every problem at once, each with file, line
-//! and column; the registry keeps it as a JSON document; [`compile`] merges platform, provenance and endpoint settings
-//! into a [`Snapshot`] for one operation. Nothing here does I/O: no file, no clock, no network. What a snapshot says
-//! never changes afterwards, so an executor needs the snapshot and nothing of the registry.
+//! and column; [`registry`] makes rows of it and the manifest out of rows; [`compile`] merges five layers of settings into
+//! a [`Snapshot`] for one operation, and [`explain`] tells who said what. Nothing here does I/O: no file, no clock, no
+//! network. What a snapshot says never changes afterwards, so an executor needs the snapshot and nothing of the registry.
+//!
+//! Beside that way: [`to_yaml`] writes a manifest, [`diff`](fn@diff) compares two, [`schema`](fn@schema) is what an editor
+//! wants to know, and [`dictionary`](fn@dictionary) is every word that may be written.
 
 mod check;
 mod compile;

@@ -32,7 +32,7 @@ pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
         Tx::SyncDictionary(op) => Done::SyncDictionary(dictionary::sync(session, &op).await?),
         Tx::Fire(op) => Done::Fire(trigger::fire(session, &op).await?),
         Tx::FireDue(op) => Done::FireDue(trigger::fire_due(session, op).await?),
-        Tx::TakeTrigger(op) => Done::TakeTrigger(trigger::take(session, &op).await?),
+        Tx::TakeTrigger(op) => Done::TakeTrigger(trigger::take(session, &op).await?.map(Box::new)),
         Tx::SettleTrigger(op) => Done::SettleTrigger(trigger::settle(session, &op).await?),
         Tx::FanOut(op) => Done::FanOut(fan::fan_out(session, &op).await?),
         Tx::ReadParents(op) => Done::ReadParents(fan::read_parents(session, &op).await?),

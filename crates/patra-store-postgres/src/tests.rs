@@ -32,8 +32,12 @@ async fn drop_schema(client: &Client, schema: &str) {
 #[tokio::test]
 async fn every_statement_can_be_prepared() {
     let Some((_store, client, schema)) = migrated().await else { return };
-    let mut statements: Vec<String> =
-        exec::statements().iter().chain(query::STATEMENTS).chain(query::credential::STATEMENTS).map(|sql| (*sql).to_owned()).collect();
+    let mut statements: Vec<String> = exec::statements()
+        .iter()
+        .chain(query::STATEMENTS)
+        .chain(query::credential::STATEMENTS)
+        .map(|sql| (*sql).to_owned())
+        .collect();
     for view in View::ALL {
         let filters = ["provenance_code", "endpoint_name", "status_code", "plan_id", "task_id", "run_id"];
         let known: Vec<_> = filters.into_iter().filter(|column| view.has(column)).collect();

@@ -51,7 +51,7 @@ pub(crate) fn execute(db: &Connection, tx: &Tx, now: Ts) -> Result<Done> {
         Tx::SyncDictionary(op) => Done::SyncDictionary(dictionary::sync(db, op, now)?),
         Tx::Fire(op) => Done::Fire(trigger::fire(db, op, now)?),
         Tx::FireDue(op) => Done::FireDue(trigger::fire_due(db, *op, now)?),
-        Tx::TakeTrigger(op) => Done::TakeTrigger(trigger::take(db, op, now)?),
+        Tx::TakeTrigger(op) => Done::TakeTrigger(trigger::take(db, op, now)?.map(Box::new)),
         Tx::SettleTrigger(op) => Done::SettleTrigger(trigger::settle(db, op, now)?),
         Tx::FanOut(op) => Done::FanOut(fan::fan_out(db, op, now)?),
         Tx::ReadParents(op) => Done::ReadParents(fan::read_parents(db, op)?),

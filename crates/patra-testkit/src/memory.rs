@@ -93,7 +93,7 @@ impl MemStore {
             Tx::SyncDictionary(op) => Done::SyncDictionary(self.sync_dictionary(op)?),
             Tx::Fire(op) => Done::Fire(self.fire(now, op)),
             Tx::FireDue(op) => Done::FireDue(self.fire_due(now, *op)),
-            Tx::TakeTrigger(op) => Done::TakeTrigger(self.take_trigger(now, op)),
+            Tx::TakeTrigger(op) => Done::TakeTrigger(self.take_trigger(now, op).map(Box::new)),
             Tx::SettleTrigger(op) => Done::SettleTrigger(self.settle_trigger(now, op)?),
             Tx::FanOut(op) => Done::FanOut(self.fan_out(now, op)?),
             Tx::ReadParents(op) => Done::ReadParents(self.read_parents(op)),

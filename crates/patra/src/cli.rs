@@ -244,7 +244,7 @@ pub(crate) enum Operation {
 }
 
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(subcommand_negates_reqs = true)]
 pub(crate) struct Get {
     #[command(subcommand)]
     pub(crate) registry: Option<GetRegistry>,

@@ -45,7 +45,9 @@ pub(crate) fn load_or_create(global: &Global) -> Result<Arc<Vault>, Error> {
     }
     let Some(path) = beside_database(global) else {
         return Err(Error::configuration("credentials on PostgreSQL need a master key, the same for every process")
-            .hint(format!("export {VARIABLE}=$(openssl rand -base64 32), and keep it: without it nothing sealed opens")));
+            .hint(format!(
+                "export {VARIABLE}=$(openssl rand -base64 32), and keep it: without it nothing sealed opens"
+            )));
     };
     let mut bytes = zeroize::Zeroizing::new([0; KEY_BYTES]);
     SystemEntropy.fill(&mut *bytes).map_err(|error| Error::unexpected(format!("no randomness: {error}")))?;
@@ -70,9 +72,8 @@ fn beside_database(global: &Global) -> Option<PathBuf> {
 }
 
 fn read(path: &Path) -> Result<Secret, Error> {
-    let unreadable = |reason: String| {
-        Error::configuration(format!("the master key {} cannot be read: {reason}", path.display()))
-    };
+    let unreadable =
+        |reason: String| Error::configuration(format!("the master key {} cannot be read: {reason}", path.display()));
     let file = File::open(path).map_err(|error| unreadable(error.to_string()))?;
     #[cfg(unix)]
     {

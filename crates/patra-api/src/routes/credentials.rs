@@ -150,9 +150,7 @@ impl From<admin::Error> for Failure {
             admin::Error::Exists(_) => Failure::new(StatusCode::CONFLICT, Code::TaskConflict, message)
                 .hint("\"rotate\": true puts in a new version"),
             admin::Error::NotFound(_) => Failure::new(StatusCode::NOT_FOUND, Code::NotFound, message),
-            admin::Error::Seal(_) => {
-                Failure::new(StatusCode::SERVICE_UNAVAILABLE, Code::NotConfigured, message)
-            }
+            admin::Error::Seal(_) => Failure::new(StatusCode::SERVICE_UNAVAILABLE, Code::NotConfigured, message),
             admin::Error::Store(error) => error.into(),
         }
     }

@@ -75,7 +75,7 @@ pub(super) fn query(request: &mut Request, name: &str, value: &str) {
     let (url, fragment) = split_fragment(&request.url);
     let joint = match url.split_once('?') {
         None => "?",
-        Some((_, query)) if query.is_empty() => "",
+        Some((_, "")) => "",
         Some(_) => "&",
     };
     request.url = format!("{url}{joint}{}={}{fragment}", encoded(name), encoded(value));

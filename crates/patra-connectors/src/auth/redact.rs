@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use patra_core::credential::Token;
 use patra_core::port::transport::Response;
-use patra_core::secret::{MASK, Secrets};
+use patra_core::secret::{MASK, Secret, Secrets};
 
 use super::name;
 use super::place::{encoded, in_json};
@@ -25,7 +25,7 @@ impl Redactor {
         let secret = secrets.iter().filter(|(key, _)| !name::PUBLIC.contains(&key.as_str())).map(|(_, value)| value);
         let tokens = token.into_iter().flat_map(|token| std::iter::once(&token.access).chain(&token.refresh));
         let mut forms = Vec::new();
-        for value in secret.chain(tokens).map(|secret| secret.expose()).filter(|text| text.len() >= MIN_SECRET) {
+        for value in secret.chain(tokens).map(Secret::expose).filter(|text| text.len() >= MIN_SECRET) {
             let plus = encoded(value);
             // Some write a space as `%20`, and the hex digits small.
             let percent = plus.replace('+', "%20");

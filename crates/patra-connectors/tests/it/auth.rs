@@ -164,7 +164,6 @@ fn what_the_credential_lacks_or_a_header_cannot_hold_is_said_without_showing_it(
     }
 }
 
-// covers: ING-4.2-02
 #[test]
 fn without_a_credential_what_would_hold_one_is_left_out() {
     let check = |body: &str, expected: &str| {
@@ -270,7 +269,7 @@ fn form(request: &Request) -> Vec<(String, String)> {
     url::form_urlencoded::parse(request.body.as_ref().unwrap()).into_owned().collect()
 }
 
-// covers: ING-4.2-01, ING-4.2-02, G-12
+// covers: ING-4.2-01, G-12
 #[test]
 fn tokens_are_asked_for_as_rfc_6749_says() {
     let client = [("clientId", "id:1"), ("clientSecret", "s+1")];
@@ -337,7 +336,7 @@ fn tokens_are_read_with_their_end_and_the_next_refresh_token() {
     assert_eq!((found, end), (token("x", None), Some(NOW + Duration::from_secs(600))));
 }
 
-// covers: G-12, ING-12.1-04, ING-4.2-10
+// covers: G-12, ING-4.2-10
 #[test]
 fn a_refused_token_is_final_and_tells_nothing_of_what_was_sent() {
     let auth = OAUTH2.replace("GRANT", "refresh_token");

@@ -36,7 +36,7 @@ fn a_recorded_listing_is_filtered_and_mapped() {
 
 const WORKS: &str = "response: { items_path: $.message.items, id_path: $.DOI, updated_at_path: \"$.issued['date-parts']\", updated_at_format: date_parts }";
 
-// covers: ING-4.7-04
+// covers: ING-4.7-04, ING-4.4-04
 #[test]
 fn recorded_date_parts_are_times() {
     let page = page(WORKS, &fixture("crossref/works_query_rows2_polite.json"));

@@ -17,10 +17,7 @@ pub struct Signature {
 impl fmt::Debug for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = |pairs: &[(String, String)]| pairs.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
-        f.debug_struct("Signature")
-            .field("headers", &names(&self.headers))
-            .field("query", &names(&self.query))
-            .finish()
+        f.debug_struct("Signature").field("headers", &names(&self.headers)).field("query", &names(&self.query)).finish()
     }
 }
 

@@ -182,5 +182,5 @@ impl Executor {
 }
 
 #[cfg(test)]
-#[path = "executor_tests.rs"]
+#[path = "executor/tests/flow.rs"]
 mod tests;

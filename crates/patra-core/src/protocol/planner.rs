@@ -206,7 +206,6 @@ impl Planner {
                 self.take(now, wants);
             }
             (Stage::Taking, Got::Tx(Ok(Done::TakeTrigger(Some(trigger))))) => {
-                let trigger = Box::new(trigger);
                 wants.push(Want::Compile(trigger.clone()));
                 self.stage = Stage::Compiling(trigger);
             }
@@ -323,8 +322,7 @@ impl Planner {
         }
         let mut windows = gaps.iter().flat_map(|gap| draft.cut.slices(*gap));
         let (form, generation) = (SliceForm::new(draft.shape.clone()), coverage.epoch.to_string());
-        let slices: Vec<_> =
-            windows.by_ref().take(room).map(|window| form.derive(window, &generation)).collect();
+        let slices: Vec<_> = windows.by_ref().take(room).map(|window| form.derive(window, &generation)).collect();
         let complete = windows.next().is_none();
         let window = if trigger.plan.is_some() { window } else { Window { from: first.from, to: last.to } };
         Ok(draft.save(trigger, origin, coverage.epoch, window, slices, complete, &self.options))
@@ -394,5 +392,4 @@ impl Fan {
 }
 
 #[cfg(test)]
-#[path = "planner_tests.rs"]
 mod tests;

@@ -141,12 +141,19 @@ pub struct Machine {
 #[derive(Clone, Debug)]
 enum Stage {
     Permit,
-    Leasing { sent: Ts },
+    Leasing {
+        sent: Ts,
+    },
     Requesting,
     Storing,
-    Failing { refused: Refused },
+    Failing {
+        refused: Refused,
+    },
     /// Until then, and what comes after.
-    Waiting { until: Ts, then: Step },
+    Waiting {
+        until: Ts,
+        then: Step,
+    },
     Over,
 }
 
@@ -196,7 +203,7 @@ impl Machine {
                 self.failed = 0;
                 self.on_leased(now, sent, answer, wants);
             }
-            (Stage::Leasing { .. }, Got::Tx(Err(error))) => self.on_unleased(now, error, wants),
+            (Stage::Leasing { .. }, Got::Tx(Err(error))) => self.on_unleased(now, &error, wants),
             (Stage::Requesting, Got::Late) => self.go(now, Step::Lease, wants),
             (Stage::Requesting, Got::Answer(Ok(fresh))) => {
                 self.unsaved = Some(fresh);
@@ -308,7 +315,7 @@ impl Machine {
         }
     }
 
-    fn on_unleased(&mut self, now: Now, error: TxError, wants: &mut Vec<Want>) {
+    fn on_unleased(&mut self, now: Now, error: &TxError, wants: &mut Vec<Want>) {
         if error.is_transient() && !self.is_tired(now) {
             return self.again(now, Step::Lease);
         }

@@ -90,7 +90,7 @@ fn fault(wants: &[Want]) -> &Fault {
     &refused.fault
 }
 
-// covers: G-12, ING-4.2-02
+// covers: G-12
 #[test]
 fn a_token_is_used_while_it_lasts_and_replaced_ahead_of_its_end() {
     assert_eq!(used(&Driver::start(Need::Good, state(2, Some(10_061))).1), Some(2));
@@ -156,7 +156,6 @@ fn a_lost_answer_to_the_lease_is_asked_for_again_under_the_same_name() {
     assert_eq!(owner(&first), owner(&again));
 }
 
-// covers: ING-12.1-04
 #[test]
 fn a_token_that_came_is_stored_until_that_is_certain() {
     let mut driver = Driver::storing();
@@ -189,7 +188,7 @@ fn who_lost_the_lease_stores_its_token_under_a_new_one_unless_a_newer_is_there()
     assert_eq!(used(&wants), Some(4));
 }
 
-// covers: G-12, ING-3.6-03, ING-12.1-04
+// covers: G-12, ING-3.6-03
 #[test]
 fn a_refusal_is_final_and_leaves_its_reason() {
     let mut driver = Driver::requesting(state(2, Some(9_000)));
@@ -243,7 +242,6 @@ fn a_request_does_not_leave_under_a_lease_that_may_end_before_it() {
     assert!(matches!(wants[..], [Want::Tx(Tx::LeaseRefresh(_))]), "the shell was too slow: {wants:?}");
 }
 
-// covers: ING-2.7-03
 #[test]
 fn the_gate_is_asked_and_waited_for() {
     let (mut driver, _) = Driver::start(Need::Good, state(0, None));

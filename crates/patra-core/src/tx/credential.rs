@@ -75,9 +75,19 @@ pub struct LeaseRefresh {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RefreshLeased {
-    Go { fence: Fence, state: State, now: Ts },
-    Newer { state: State, now: Ts },
-    Busy { until: Ts, now: Ts },
+    Go {
+        fence: Fence,
+        state: State,
+        now: Ts,
+    },
+    Newer {
+        state: State,
+        now: Ts,
+    },
+    Busy {
+        until: Ts,
+        now: Ts,
+    },
     /// Revoked, or never there.
     Gone,
 }

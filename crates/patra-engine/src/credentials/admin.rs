@@ -2,9 +2,8 @@
 //! out again.
 
 use patra_connectors::auth::{name, needed};
-use patra_core::credential::{
-    Binding, Credential, DEFAULT_PRIORITY, MAX_NAMES, is_alias, is_name,
-};
+use patra_core::CredentialId;
+use patra_core::credential::{Binding, Credential, DEFAULT_PRIORITY, MAX_NAMES, is_alias, is_name};
 use patra_core::port::credential::Ask;
 use patra_core::port::{CommandsExt as _, Store};
 use patra_core::registry::WHOLE;
@@ -13,7 +12,6 @@ use patra_core::secret::{Secret, Secrets};
 use patra_core::state::{AuthType, CredentialStatus};
 use patra_core::tx::{RevokeCredential, SaveCredential, TxError, Versions};
 use patra_core::vault::Vault;
-use patra_core::CredentialId;
 
 /// Why a credential was not written. Shows no secret.
 #[derive(Debug, thiserror::Error)]

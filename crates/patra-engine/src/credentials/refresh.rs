@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use patra_connectors::auth::{Opened, Redactor, TOKEN_TIMEOUT};
 use patra_core::credential::{Credential, State, Token};
+use patra_core::port::credential::Ask;
 use patra_core::protocol::token::{Fresh, Got, Machine, Need, Now, Options, Refused, Want};
 use patra_core::rng::Rng;
 use patra_core::secret::Secrets;
@@ -15,6 +17,8 @@ use super::{Errand, Inner, lock};
 use crate::events;
 use crate::shared::sleep_until;
 
+/// How long another's token may be on its way to the store before ours counts as rejected.
+const ABOUT_TO: Duration = Duration::from_secs(1);
 /// A credential whose turns are no longer waited for is forgotten when there are so many.
 const MAX_TURNS: usize = 1_000;
 
@@ -27,9 +31,10 @@ impl Inner {
         secrets: &Arc<Secrets>,
         need: Need,
     ) -> Result<(State, Token), Refused> {
-        let vault = self.options.vault.get().cloned().ok_or_else(|| {
-            Fault::new(Code::NotConfigured, Level::L4, "a token cannot be kept without a master key")
-        })?;
+        let vault =
+            self.options.vault.get().cloned().ok_or_else(|| {
+                Fault::new(Code::NotConfigured, Level::L4, "a token cannot be kept without a master key")
+            })?;
         let mut wants = Vec::new();
         self.machine(errand, credential, need).start(self.now(), &mut wants);
         let state = match wants.pop() {
@@ -41,6 +46,20 @@ impl Inner {
         Ok((state, token))
     }
 
+    /// Whether another process has replaced the token, or is about to: its answer may be on the way to the store.
+    pub(super) async fn overtaken(&self, credential: &Credential, state: &State) -> bool {
+        for pause in [Duration::ZERO, ABOUT_TO] {
+            tokio::time::sleep(pause).await;
+            let found = self.ports.store.credentials(Ask::Id(credential.id)).await;
+            let newest = found.ok().and_then(|mut found| found.pop()).map(|found| found.state);
+            if let Some(newest) = newest.filter(|newest| newest.version > state.version) {
+                lock(&self.newest).insert(credential.id, newest);
+                return true;
+            }
+        }
+        false
+    }
+
     async fn refreshed(
         self: &Arc<Self>,
         errand: &Errand,
@@ -49,7 +68,7 @@ impl Inner {
         need: Need,
         vault: &Arc<Vault>,
     ) -> Result<State, Refused> {
-        let work = Refresh {
+        let mut work = Refresh {
             inner: Arc::clone(self),
             errand: errand.clone(),
             credential: credential.clone(),
@@ -59,6 +78,7 @@ impl Inner {
         let turn = self.turn(credential);
         let task = self.refreshes.spawn(async move {
             let _turn = turn.lock().await;
+            work.look_again().await;
             work.run(need).await
         });
         task.await.unwrap_or_else(|error| {
@@ -101,6 +121,15 @@ struct Refresh {
 }
 
 impl Refresh {
+    /// Whoever had the turn before may have got the token, or found out that there is none to get.
+    async fn look_again(&mut self) {
+        if let Ok(mut found) = self.inner.ports.store.credentials(Ask::Id(self.credential.id)).await
+            && let Some(credential) = found.pop()
+        {
+            self.credential.state = credential.state;
+        }
+    }
+
     async fn run(&self, need: Need) -> Result<State, Refused> {
         let mut machine = self.inner.machine(&self.errand, &self.credential, need);
         let mut wants = Vec::new();

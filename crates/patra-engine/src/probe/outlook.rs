@@ -95,9 +95,12 @@ impl Walk {
         match self.rule.next(here, &page.facts, self.all_full) {
             Next::At(position) | Next::Perhaps(position) => {
                 let token = position.token_key();
-                let repeats = token.is_some() && (token == here.token_key() || token.is_some_and(|t| self.tokens.contains(&t)));
+                let repeats =
+                    token.is_some() && (token == here.token_key() || token.is_some_and(|t| self.tokens.contains(&t)));
                 if self.rule.unique_tokens && repeats && matches!(position, Position::Token(_)) {
-                    return Outlook::End { why: "the token came before, and unique_tokens says that this is the end".into() };
+                    return Outlook::End {
+                        why: "the token came before, and unique_tokens says that this is the end".into(),
+                    };
                 }
                 Outlook::Next { why: self.why_more(here, page), position }
             }
@@ -261,7 +264,10 @@ mod tests {
         assert_eq!(ceiling.after(&Position::Offset(0), &many), cut);
         ceiling.can_cut = false;
         assert!(matches!(ceiling.after(&Position::Offset(0), &many), Outlook::Broken { .. }));
-        assert!(matches!(ceiling.after(&Position::Offset(10), &page(10, 2)), Outlook::Broken { .. }), "without a total");
+        assert!(
+            matches!(ceiling.after(&Position::Offset(10), &page(10, 2)), Outlook::Broken { .. }),
+            "without a total"
+        );
         let mut all = page(10, 3);
         all.facts.total = Some(20);
         assert_eq!(ceiling.after(&Position::Offset(10), &all).why(), "all 20 records that the total names are read");
@@ -273,6 +279,9 @@ mod tests {
         assert!(matches!(time.after(&Position::Time, &page(10, 1)), Outlook::Cut { .. }));
         capped.rule.split_at_max = true;
         assert!(matches!(capped.after(&Position::Page(2), &page(10, 2)), Outlook::Cut { .. }));
-        assert!(matches!(capped.after(&Position::Page(3), &page(2, 3)), Outlook::End { .. }), "the last one is complete");
+        assert!(
+            matches!(capped.after(&Position::Page(3), &page(2, 3)), Outlook::End { .. }),
+            "the last one is complete"
+        );
     }
 }

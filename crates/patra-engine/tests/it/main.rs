@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "these are tests: a failure is meant to be loud")]
 
+mod credentials;
 mod partitions;
+mod registry;
 mod support;
 
 use std::sync::atomic::Ordering::Relaxed;

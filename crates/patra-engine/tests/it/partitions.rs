@@ -188,10 +188,9 @@ async fn a_store_that_fails_and_processes_that_come_and_go_lose_and_double_no_pa
         assert_eq!(world.posts(), all_posts(), "seed {seed}");
         // A cursor that could not be moved at the end of its task is moved by the next plan.
         assert_eq!(cursors(&world).len(), USERS);
-        let store = world.store.lock();
-        let tasks = store.tasks.iter().filter(|task| task.origin.endpoint_name == "posts").count();
+        let posts = |task: &&patra_testkit::memory::Task| task.origin.endpoint_name == "posts";
+        let tasks = world.store.lock().tasks.iter().filter(posts).count();
         assert_eq!(tasks, 2 * USERS, "seed {seed}");
-        drop(store);
         stop(second).await;
     }
 }

@@ -9,22 +9,22 @@ use tokio_util::sync::CancellationToken;
 
 use patra_core::Ts;
 use patra_core::credential::Credential;
+use patra_core::port::credential::Ask;
 use patra_core::port::query::{Filter, Key, Progress, Registered, Row, View};
 use patra_core::port::transport::{Error, Request, Response};
-use patra_core::port::credential::Ask;
 use patra_core::port::{Boxed, Clock, Commands, CommandsExt, Credentials, Queries, Store, Transport};
 use patra_core::record::{Candidate, Stream};
 use patra_core::registry::DictType;
 use patra_core::rng::Rng;
 use patra_core::state::{Operation, TriggerType};
 use patra_core::tx::{Done, Fire, Tx, TxError};
-use patra_engine::{Engine, Options, Ports};
+use patra_engine::{Engine, Options, Ports, Role};
 use patra_testkit::memory::SharedMem;
 
 /// The window that the tests harvest: 1970-01-01T00:00 to 00:02, in two slices.
 pub(crate) const END: Ts = Ts::from_secs(120);
 
-const MANIFEST: &str = r#"
+pub(crate) const MANIFEST: &str = r#"
 provenance: far
 allow_http: true
 defaults: { rate_limit: { refill_rate_per_sec: 1000, burst: 1000 } }
@@ -58,20 +58,48 @@ impl World {
     /// The first reads of manifests and snapshots find the store away.
     pub(crate) fn with_blind_store(self, reads: u64) -> World {
         let rng = std::sync::Mutex::new(Rng::new(0));
-        let port = Arc::new(Flaky { store: self.store.clone(), rng, odds: 0, blind: AtomicU64::new(reads) });
+        let blind = AtomicU64::new(reads);
+        let port = Arc::new(Flaky { store: self.store.clone(), rng, odds: 0, blind, registry_reads: Arc::default() });
         World { port, ..self }
     }
 
+    /// Counts how often the registry is read.
+    pub(crate) fn with_watched_store(self) -> (World, Arc<AtomicU64>) {
+        let registry_reads = Arc::<AtomicU64>::default();
+        let flaky = Flaky {
+            store: self.store.clone(),
+            rng: std::sync::Mutex::new(Rng::new(0)),
+            odds: 0,
+            blind: AtomicU64::new(0),
+            registry_reads: Arc::clone(&registry_reads),
+        };
+        (World { port: Arc::new(flaky), ..self }, registry_reads)
+    }
+
     pub(crate) async fn start(&self, owner: &str) -> Engine {
+        self.start_as(owner, &[Role::Planner, Role::Executor]).await
+    }
+
+    pub(crate) async fn start_as(&self, owner: &str, roles: &[Role]) -> Engine {
         let ports =
             Ports { store: Arc::clone(&self.port), transport: self.transport.clone(), clock: self.clock.clone() };
-        let options = Options { lease: Duration::from_secs(10), concurrency: 2, ..Options::new(owner) };
+        let options =
+            Options { lease: Duration::from_secs(10), concurrency: 2, roles: roles.to_vec(), ..Options::new(owner) };
         Engine::start(ports, options, Arc::new(())).await.unwrap()
     }
 
     pub(crate) async fn fire(&self, public_id: &str) {
-        let manifest = patra_spec::read("far.yaml", MANIFEST).unwrap();
+        self.apply(MANIFEST).await;
+        self.ask(public_id).await;
+    }
+
+    pub(crate) async fn apply(&self, yaml: &str) {
+        let manifest = patra_spec::read("far.yaml", yaml).unwrap();
         patra_engine::registry::apply(&self.store, &manifest).await.unwrap();
+    }
+
+    /// A trigger on what is in the registry.
+    pub(crate) async fn ask(&self, public_id: &str) {
         let fire = Fire {
             public_id: public_id.into(),
             trigger_type: TriggerType::Manual,
@@ -180,7 +208,8 @@ impl Transport for FarSide {
 /// The store, but four in ten transactions go wrong.
 pub(crate) fn flaky(store: &SharedMem, seed: u64) -> Arc<dyn Store> {
     let rng = std::sync::Mutex::new(Rng::new(seed));
-    Arc::new(Flaky { store: store.clone(), rng, odds: 4, blind: AtomicU64::new(0) })
+    let blind = AtomicU64::new(0);
+    Arc::new(Flaky { store: store.clone(), rng, odds: 4, blind, registry_reads: Arc::default() })
 }
 
 /// A store that is sometimes busy, sometimes away, and sometimes does its work and loses the answer.
@@ -192,6 +221,7 @@ struct Flaky {
     odds: u64,
     /// Reads still to fail.
     blind: AtomicU64,
+    registry_reads: Arc<AtomicU64>,
 }
 
 impl Flaky {
@@ -224,6 +254,7 @@ impl Commands for Flaky {
 
 impl Queries for Flaky {
     fn registry(&self, provenance_code: &str) -> Boxed<'_, Result<Option<Registered>, TxError>> {
+        self.registry_reads.fetch_add(1, Relaxed);
         if self.blinded() { away() } else { self.store.registry(provenance_code) }
     }
     fn dictionary(&self) -> Boxed<'_, Result<Vec<DictType>, TxError>> {

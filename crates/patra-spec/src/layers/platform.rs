@@ -33,6 +33,7 @@ pub(super) fn platform(snapshot: &Snapshot) -> Endpoint {
         response: Response {
             format: Some(snapshot.response.format),
             lenient: Some(snapshot.response.lenient),
+            total_is_estimate: Some(snapshot.response.total_is_estimate),
             items_path: Some(snapshot.response.items_path.clone()),
             ..Response::default()
         },

@@ -36,6 +36,9 @@ pub struct Response {
     pub total_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_header: Option<String>,
+    /// The total may change between pages without meaning anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_is_estimate: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub has_more_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -22,6 +22,7 @@ pub(super) fn response(reader: &mut Reader, path: &str, node: &Node) -> Option<R
         updated_at_format: reader.get(s, "updated_at_format", Reader::text),
         total_path: reader.get(s, "total_path", Reader::text),
         total_header: reader.get(s, "total_header", Reader::text),
+        total_is_estimate: reader.get(s, "total_is_estimate", Reader::flag),
         has_more_path: reader.get(s, "has_more_path", Reader::text),
         has_more_header: reader.get(s, "has_more_header", Reader::text),
         version_path: reader.get(s, "version_path", Reader::text),

@@ -32,6 +32,8 @@ pub struct Response {
     pub total_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_header: Option<String>,
+    #[serde(skip_serializing_if = "is_false")]
+    pub total_is_estimate: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub has_more_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

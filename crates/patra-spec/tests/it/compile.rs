@@ -7,7 +7,7 @@ use serde_json::json;
 
 use patra_spec::{Manifest, Operation, Snapshot, compile};
 
-use crate::{DEMO, WORKS, manifest};
+use crate::{DEMO, EVERYTHING, WORKS, manifest};
 
 const BASE: &str = r#"
 provenance: Test
@@ -250,6 +250,11 @@ fn the_registry_document_reads_back_and_ignores_key_order() {
     bad["endpoints"]["list"]["query"]["q"] = json!("${ nope }");
     let problems = compile(&Manifest::from_document(&bad).unwrap(), "list", Operation::Harvest).unwrap_err();
     assert!(problems.to_string().starts_with("endpoints.list.query.q: there is no variable `nope`"), "{problems}");
+    // So is the endpoint that is asked for the details: it is frozen along with the other.
+    let mut bad = manifest(EVERYTHING).to_document();
+    bad["endpoints"]["work"]["query"]["x"] = json!("${ nope }");
+    let problems = compile(&Manifest::from_document(&bad).unwrap(), "search", Operation::Harvest).unwrap_err();
+    assert!(problems.to_string().starts_with("endpoints.work.query.x: there is no variable `nope`"), "{problems}");
 }
 
 /// G-03: a cursor keeps its namespace through everything but a changed query.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy does not see as tests")]
 
 mod compile;
+mod examples;
 mod export;
 mod layers;
 mod overrides;

@@ -91,20 +91,8 @@ WHERE credential_id = $1 AND version = $2
   AND EXISTS (SELECT 1 FROM reg_prov_credential WHERE id = $1 AND status_code = 'ACTIVE')";
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[
-    LOCK,
-    NEWEST,
-    INSERT,
-    REVOKE,
-    ERASE_TOKENS,
-    MAKE_STATE,
-    LOCK_STATE,
-    LEASE,
-    STORE,
-    STORED,
-    FAIL,
-    MARK,
-];
+pub(super) const STATEMENTS: &[&str] =
+    &[LOCK, NEWEST, INSERT, REVOKE, ERASE_TOKENS, MAKE_STATE, LOCK_STATE, LEASE, STORE, STORED, FAIL, MARK];
 
 pub(super) async fn save(session: &Session, op: &SaveCredential) -> Result<CredentialSaved, Fail> {
     let [lock, newest, insert] = session.prepare([LOCK, NEWEST, INSERT]).await?;
@@ -149,8 +137,7 @@ pub(super) async fn revoke(session: &Session, op: &RevokeCredential) -> Result<C
     let [revoke, erase] = session.prepare([REVOKE, ERASE_TOKENS]).await?;
     let (binding, (first, last)) = (&op.binding, op.versions.range());
     let names = (&binding.alias, &binding.provenance_code, &binding.endpoint_name);
-    let ((), rows) =
-        pipeline!(session.begin(), session.rows(&revoke, &[names.0, names.1, names.2, &first, &last]))?;
+    let ((), rows) = pipeline!(session.begin(), session.rows(&revoke, &[names.0, names.1, names.2, &first, &last]))?;
     let ids = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i64>, _>>()?;
     session.write(&erase, &[&ids]).await?;
     session.commit().await?;
@@ -174,12 +161,8 @@ pub(crate) fn read_state(row: &Row, at: usize) -> Result<State, Fail> {
 pub(super) async fn lease(session: &Session, op: &LeaseRefresh) -> Result<RefreshLeased, Fail> {
     let [make, lock, now, lease] = session.prepare([MAKE_STATE, LOCK_STATE, NOW, LEASE]).await?;
     let id = op.credential.0;
-    let ((), _, found, now) = pipeline!(
-        session.begin(),
-        session.write(&make, &[&id]),
-        session.opt(&lock, &[&id]),
-        moment(session, &now),
-    )?;
+    let ((), _, found, now) =
+        pipeline!(session.begin(), session.write(&make, &[&id]), session.opt(&lock, &[&id]), moment(session, &now),)?;
     let answer = match found {
         None => RefreshLeased::Gone,
         Some(row) => {

@@ -85,15 +85,7 @@ pub(super) async fn read_parents(session: &Session, op: &ReadParents) -> Result<
     let rows = session
         .rows(
             &statement,
-            &[
-                &op.project_key,
-                &op.provenance_code,
-                &op.dedup_scope,
-                &after,
-                &op.endpoint_name,
-                &op.payload,
-                &limit,
-            ],
+            &[&op.project_key, &op.provenance_code, &op.dedup_scope, &after, &op.endpoint_name, &op.payload, &limit],
         )
         .await?;
     rows.iter()

@@ -104,14 +104,7 @@ pub(super) const STATEMENTS: &[&str] = &[
 pub(super) async fn apply(session: &Session, op: &ApplyProvenance) -> Result<Applied, Fail> {
     let [create, lock, now, change] = session.prepare([CREATE, LOCK, NOW, CHANGE]).await?;
     let [remove_endpoints, put_endpoints, remove_sections, put_sections, remove_schedules, put_schedules] = session
-        .prepare([
-            REMOVE_ENDPOINTS,
-            PUT_ENDPOINTS,
-            REMOVE_SECTIONS,
-            PUT_SECTIONS,
-            REMOVE_SCHEDULES,
-            PUT_SCHEDULES,
-        ])
+        .prepare([REMOVE_ENDPOINTS, PUT_ENDPOINTS, REMOVE_SECTIONS, PUT_SECTIONS, REMOVE_SCHEDULES, PUT_SCHEDULES])
         .await?;
     if let Some(flaw) = op.flaw() {
         return Err(refused(flaw));

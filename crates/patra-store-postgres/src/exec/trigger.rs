@@ -1,8 +1,8 @@
 //! Triggers: asked for, due, taken by a planner, settled without a plan.
 
 use patra_core::tx::{
-    Fire, FireDue, Fired, FiredDue, Inventory, OpenPlan, SettleTrigger, Settlement, TakeTrigger, TriggerSettled, TriggerTaken,
-    TxError,
+    Fire, FireDue, Fired, FiredDue, Inventory, OpenPlan, SettleTrigger, Settlement, TakeTrigger, TriggerSettled,
+    TriggerTaken, TxError,
 };
 use patra_core::{Fence, InstanceId, PlanId, Window};
 use serde_json::json;

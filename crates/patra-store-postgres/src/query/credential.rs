@@ -54,11 +54,7 @@ fn credential(row: &Row) -> Result<Credential, Fail> {
     let used = row.try_get::<_, Option<i64>>(9)?.is_some();
     Ok(Credential {
         id: CredentialId(row.try_get(0)?),
-        binding: Binding {
-            alias: row.try_get(1)?,
-            provenance_code: row.try_get(2)?,
-            endpoint_name: row.try_get(3)?,
-        },
+        binding: Binding { alias: row.try_get(1)?, provenance_code: row.try_get(2)?, endpoint_name: row.try_get(3)? },
         version: row.try_get(4)?,
         auth_type: row.try_get::<_, &str>(5)?.parse()?,
         priority: row.try_get(6)?,

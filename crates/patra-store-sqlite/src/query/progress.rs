@@ -36,7 +36,7 @@ SELECT task.status_code, count(*), task.status_code = 'PARTIAL' AND EXISTS (
     SELECT 1 FROM ing_plan_slice slice WHERE slice.id = task.slice_id AND slice.status_code = 'PARTIAL') AS is_split
 FROM ",
     family!(),
-    " made JOIN ing_task task ON task.schedule_instance_id = made.id
+    " family JOIN ing_task task ON task.schedule_instance_id = family.id
 GROUP BY task.status_code, is_split"
 );
 
@@ -46,7 +46,7 @@ SELECT count(*), coalesce(sum(batch.inserted), 0), coalesce(sum(batch.updated), 
   coalesce(sum(batch.failed), 0), coalesce(sum(batch.retries), 0), coalesce(sum(batch.throttled), 0)
 FROM ",
     family!(),
-    " made JOIN ing_task_run_batch batch ON batch.schedule_instance_id = made.id
+    " family JOIN ing_task_run_batch batch ON batch.schedule_instance_id = family.id
 WHERE batch.status_code = 'SUCCEEDED'"
 );
 

@@ -98,7 +98,7 @@ pub(super) async fn a_trigger_is_taken_by_one_of_twenty(fx: Fixture) {
     let takes = (0..20).map(|at| TakeTrigger { owner: format!("planner {at}"), ..make::take(make::LONG) }).collect();
     let answers = at_once(&fx, takes).await;
     let mut taken: Vec<_> = answers.into_iter().filter_map(|answer| answer.expect("an answer")).collect();
-    taken.extend(fx.take().await);
+    taken.extend(fx.take().await.map(Box::new));
     let distinct: BTreeSet<_> = taken.iter().map(|taken| taken.instance).collect();
     assert_eq!((taken.len(), distinct.len()), (2, 2));
     assert!(taken.iter().all(|taken| taken.fence.0 == 1));

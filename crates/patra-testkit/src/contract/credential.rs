@@ -215,7 +215,7 @@ pub(super) async fn at_the_start_of_the_only_process_no_refresh_is_under_way(fx:
     assert!(fx.leased(id, "b", 0).await.0 > fence);
 }
 
-// covers: G-12, ING-12.1-04
+// covers: G-12
 pub(super) async fn a_failed_refresh_is_counted_and_ends_the_lease(fx: Fixture) {
     let id = fx.saved("key").await;
     let fail = |owner: &str, fence, rejected| FailRefresh {
@@ -247,7 +247,8 @@ pub(super) async fn a_failed_refresh_is_counted_and_ends_the_lease(fx: Fixture) 
 // covers: MAP-X-03
 pub(super) async fn what_the_far_side_thinks_counts_for_the_token_it_saw(fx: Fixture) {
     let id = fx.saved("key").await;
-    let mark = |seen, rejected: Option<&str>| MarkCredential { credential: id, seen, rejected: rejected.map(Into::into) };
+    let mark =
+        |seen, rejected: Option<&str>| MarkCredential { credential: id, seen, rejected: rejected.map(Into::into) };
     assert!(fx.ok(mark(0, Some("401"))).await.marked);
     let before = fx.credential(id).await;
     assert_eq!((before.state.status, before.state.fail_count), (TokenStatus::Rejected, 1));

@@ -62,7 +62,7 @@ impl Fixture {
     }
 
     pub async fn take(&self) -> Option<TriggerTaken> {
-        self.ok(make::take(make::LONG)).await
+        self.ok(make::take(make::LONG)).await.map(|taken| *taken)
     }
 
     /// Fires a HARVEST and takes it.

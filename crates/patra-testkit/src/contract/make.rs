@@ -10,7 +10,10 @@ use patra_core::params::Params;
 use patra_core::record::{Record, Rejected, Stream, Version};
 use patra_core::registry::{DictItem, DictType, Row, Table, WHOLE};
 use patra_core::state::{Operation, TriggerType};
-use patra_core::tx::{ApplyProvenance, BatchStats, Child, CommitBatch, EndRun, EndpointRow, Failure, FanOut, Fire, Lease, LeaseRef, MAX_PARTITIONS, NewPlan, NewSlice, PlanTarget, RunEnd, RunStats, SavePlan, Schedule, TakeTrigger, TriggerTaken};
+use patra_core::tx::{
+    ApplyProvenance, BatchStats, Child, CommitBatch, EndRun, EndpointRow, Failure, FanOut, Fire, Lease, LeaseRef,
+    MAX_PARTITIONS, NewPlan, NewSlice, PlanTarget, RunEnd, RunStats, SavePlan, Schedule, TakeTrigger, TriggerTaken,
+};
 use patra_core::{Code, Fault, RunId, Ts, Window};
 
 pub const PROVENANCE: &str = "demo";
@@ -87,7 +90,8 @@ pub fn dictionary(number: u64) -> Vec<DictType> {
         name: format!("the word {code} of {number}"),
         aliases: aliases.iter().map(|alias| (*alias).to_owned()).collect(),
     };
-    let kind = |code: &str, items: Vec<DictItem>| DictType { code: code.into(), name: format!("{code} {number}"), items };
+    let kind =
+        |code: &str, items: Vec<DictItem>| DictType { code: code.into(), name: format!("{code} {number}"), items };
     match number {
         0 => Vec::new(),
         1 => vec![

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::record::{Candidate, Marked};
 use patra_core::port::query::{Cell, CellKind, Filter, Key, View};
+use patra_core::record::{Candidate, Marked};
 use patra_core::record::{Record, Version};
 use patra_core::tx::{CreateKey, MarkCredential, RevokeKey, RunEnd, Scope, TxError};
 use patra_core::{Ts, Window};

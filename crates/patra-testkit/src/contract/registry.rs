@@ -41,10 +41,8 @@ pub(super) async fn applying_creates_changes_or_leaves_alone(fx: Fixture) {
 
 pub(super) async fn applying_replaces_the_endpoints(fx: Fixture) {
     fx.ok(make::provenance("h1", &[("works", None), ("authors", Some(HOUR))])).await;
-    let other = ApplyProvenance {
-        provenance_code: "other".into(),
-        ..make::provenance("o1", &[("authors", Some(HOUR))])
-    };
+    let other =
+        ApplyProvenance { provenance_code: "other".into(), ..make::provenance("o1", &[("authors", Some(HOUR))]) };
     fx.ok(other).await;
     let mut changed = make::provenance("h2", &[("works", None), ("grants", None)]);
     changed.endpoints[0].role = "DETAIL".into();
@@ -102,7 +100,9 @@ pub(super) async fn what_no_manifest_can_hold_is_refused(fx: Fixture) {
     ];
     for (what, flaw) in flawed {
         let mut op = make::provenance("h2", &[("works", None)]);
-        op.rows.retain(|known| what == "twice" || (known.table, &known.endpoint_name) != (flaw.table, &flaw.endpoint_name));
+        op.rows.retain(|known| {
+            what == "twice" || (known.table, &known.endpoint_name) != (flaw.table, &flaw.endpoint_name)
+        });
         op.rows.push(flaw);
         assert!(matches!(fx.run(op).await, Err(TxError::Refused(_))), "{what}");
     }

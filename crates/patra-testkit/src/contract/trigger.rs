@@ -18,7 +18,7 @@ fn nothing() -> Settlement {
 }
 
 async fn take_for(fx: &Fixture, lease: Duration) -> Option<TriggerTaken> {
-    fx.ok(make::take(lease)).await
+    fx.ok(make::take(lease)).await.map(|taken| *taken)
 }
 
 pub(super) async fn the_oldest_trigger_is_taken_first_and_never_twice(fx: Fixture) {

@@ -93,7 +93,10 @@ impl MemStore {
         });
     }
 
-    pub(super) fn remove_provenance(&mut self, RemoveProvenance { provenance_code: code }: &RemoveProvenance) -> Removed {
+    pub(super) fn remove_provenance(
+        &mut self,
+        RemoveProvenance { provenance_code: code }: &RemoveProvenance,
+    ) -> Removed {
         let before = self.provenances.len();
         self.provenances.retain(|row| row.provenance_code != *code);
         self.endpoints.retain(|row| row.provenance_code != *code);

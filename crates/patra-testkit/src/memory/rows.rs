@@ -12,7 +12,9 @@ use patra_core::state::{
     AuthType, BatchStatus, Operation, PlanStatus, RunStatus, SliceStatus, TaskStatus, TriggerStatus, TriggerType,
 };
 use patra_core::tx::{BatchStats, Lineage, NewSlice, RunStats, Scope};
-use patra_core::{BatchId, CredentialId, CursorId, Fault, Fence, InstanceId, PlanId, RunId, SliceId, TaskId, Ts, Window};
+use patra_core::{
+    BatchId, CredentialId, CursorId, Fault, Fence, InstanceId, PlanId, RunId, SliceId, TaskId, Ts, Window,
+};
 
 #[derive(Clone, Debug)]
 pub struct Provenance {

@@ -2,8 +2,8 @@
 //! that it needs of the state before, so a check costs about as much as what changed.
 
 use patra_core::cursor::completed_prefix;
-use patra_core::record::{Rejected, Version};
 use patra_core::paging::Position;
+use patra_core::record::{Rejected, Version};
 use patra_core::state::{BatchStatus, RunStatus, TaskStatus, TriggerStatus};
 use patra_core::tx::{CommitBatch, Done, LeaseRef, Tx, TxError};
 use patra_core::{Fence, RunId, Ts, Window};

@@ -267,13 +267,7 @@ impl World {
         self.agenda.push(at, &mut self.rng, Event::Fetched { process, life, run: number, result });
     }
 
-    fn far_answer(
-        &mut self,
-        process: usize,
-        window: Window,
-        partition: Option<usize>,
-        fetch: &Fetch,
-    ) -> PageResult {
+    fn far_answer(&mut self, process: usize, window: Window, partition: Option<usize>, fetch: &Fetch) -> PageResult {
         let details = matches!(fetch.position, patra_core::paging::Position::Ids { .. });
         match self.far.poisons(window, &fetch.position).filter(|_| partition.is_none()) {
             // It is the window that is refused, not the ids that it names.

@@ -108,7 +108,8 @@ impl World {
         if self.rng.chance(self.profile.busy) {
             return Err(TxError::Busy.into());
         }
-        let place: Value = trigger.place.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let place: Value =
+            trigger.place.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         let skipped = place["skipped"].as_u64().unwrap_or(0) as u32;
         Ok(Compiled::Fan(match self.partitions {
             Some(Source::Parents) => self.parents(place["item"].as_str(), skipped)?,
@@ -166,7 +167,10 @@ impl World {
                 return Err(format!("no gap: {gap:?} of partition {number} was never read"));
             }
             if cursor.value != Some(end) {
-                return Err(format!("every task ends: partition {number} stands at {:?} instead of {end:?}", cursor.value));
+                return Err(format!(
+                    "every task ends: partition {number} stands at {:?} instead of {end:?}",
+                    cursor.value
+                ));
             }
             self.check.check_no_gap(mem, &self.far, self.now, Some(number), cursor.began, end)?;
         }
@@ -178,7 +182,10 @@ impl World {
         let children = children(&self.store.mem, trigger);
         let expected = self.expected();
         if children != expected {
-            return Err(format!("no gap: {} has the partitions {children:?} instead of {expected:?}", trigger.public_id));
+            return Err(format!(
+                "no gap: {} has the partitions {children:?} instead of {expected:?}",
+                trigger.public_id
+            ));
         }
         Ok(())
     }

@@ -47,10 +47,7 @@ pub(super) fn policy(profile: &Profile, ceiling: Option<u64>) -> Arc<run::Policy
         kind: "work".into(),
     };
     Arc::new(run::Policy {
-        paging: paging::Rule {
-            ceiling,
-            ..paging::Rule::new(paging::Kind::Token { initial: None }, profile.page_size)
-        },
+        paging: paging::Rule { ceiling, ..paging::Rule::new(paging::Kind::Token { initial: None }, profile.page_size) },
         retry: retry::Policy { max_attempts: 3, max_delay_ms: 2_000, ..retry::Policy::default() },
         stream: Arc::new(stream),
         details: profile.details.map(|batch_size| run::Details { batch_size, missing_is_bad: true }),
@@ -132,7 +129,8 @@ pub(super) fn final_check(world: &World) -> Result<(), Broken> {
             return Err(format!("every task ends: some are {status}"));
         }
     }
-    let Some(cursor) = mem.cursors.iter().find(|row| row.name.operation == Operation::Harvest && row.name.endpoint_name == "e")
+    let Some(cursor) =
+        mem.cursors.iter().find(|row| row.name.operation == Operation::Harvest && row.name.endpoint_name == "e")
     else {
         return Err("every task ends: the harvest was never planned".to_owned());
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use patra_core::record::{Candidate, Stream};
 use patra_core::state::{Operation, RunStatus, TaskStatus};
 use patra_core::tx::{
-    CommitBatch, Done, EndRun, FanOut, LeaseRef, RunEnd, SavePlan, SettleTrigger, StartRun, Sweep, TriggerTaken, Tx, TxError,
+    CommitBatch, Done, EndRun, FanOut, LeaseRef, RunEnd, SavePlan, SettleTrigger, StartRun, Sweep, Tx, TxError,
 };
 use patra_core::{CursorId, RunId, Ts};
 
@@ -141,8 +141,10 @@ impl Store {
                 let again = self.mem.instances[fired.instance.0 as usize - 1].clone();
                 self.mem.instances.push(again);
             }
-            (Mutant::PartsStartOver, Done::TakeTrigger(Some(TriggerTaken { plan: Some(open), .. })), _) => {
-                open.window = self.mem.plans[open.plan.0 as usize - 1].window;
+            (Mutant::PartsStartOver, Done::TakeTrigger(Some(taken)), _) => {
+                if let Some(open) = &mut taken.plan {
+                    open.window = self.mem.plans[open.plan.0 as usize - 1].window;
+                }
             }
             (Mutant::FanForgetsPlace, Done::TakeTrigger(Some(taken)), _) => taken.place = None,
             (Mutant::BackfillMovesHarvest, Done::AdvanceCursor(moved), Tx::AdvanceCursor(op)) if moved.moved => {

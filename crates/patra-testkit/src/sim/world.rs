@@ -203,7 +203,8 @@ impl World {
     fn fire(&mut self, number: u64) -> Result<(), Broken> {
         let backfill = number > 0 && number < 100 && self.rng.chance(150);
         let wished = backfill || number > 0 && number < 100 && self.rng.chance(200);
-        let partitioned = number >= 200 || self.partitions.is_some() && number > 0 && number < 100 && self.rng.chance(500);
+        let partitioned =
+            number >= 200 || self.partitions.is_some() && number > 0 && number < 100 && self.rng.chance(500);
         // A backfill may begin before the manifest does; only then its namespace begins with it, and its cursor moves.
         let reach = if backfill { scene::HISTORY * 3 / 2 } else { scene::HISTORY };
         let from = self.start - Duration::from_secs(self.rng.below(reach.as_secs()));

@@ -231,11 +231,9 @@ impl World {
         let lost = (late && self.faults.lost > 0) || self.rng.chance(self.faults.lost);
         let got = match answer {
             _ if lost => Err(Fault::transient(Code::TimeoutError, "no answer").into()),
-            Ok(serial) => Ok(Fresh {
-                sealed: serial.to_string(),
-                key_id: "k".into(),
-                expires_at: Some(self.now + LIFE),
-            }),
+            Ok(serial) => {
+                Ok(Fresh { sealed: serial.to_string(), key_id: "k".into(), expires_at: Some(self.now + LIFE) })
+            }
             Err(refused) => Err(refused),
         };
         self.feed(at, Got::Answer(got));

@@ -39,7 +39,7 @@ pub(crate) enum Credential {
         which: Which,
         /// Only this version
         #[arg(long, value_name = "N")]
-        version: Option<i64>,
+        only_version: Option<i64>,
     },
     /// Open a credential and, where it is for tokens, get one
     Check {

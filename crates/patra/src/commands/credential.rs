@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use patra_core::Ts;
 use patra_core::credential::{Credential as Row, State};
 use patra_core::port::Store;
 use patra_core::port::query::{Cell, Filter, View};
@@ -38,9 +39,9 @@ pub(crate) async fn run(global: &Global, command: &Credential) -> Result<Exit, E
             let saved = admin::rotate(&*opened.store, &vault, &named(which), secrets, *revoke_old).await;
             told(global, which, "rotated", saved.map_err(|error| refused(error, which))?)?;
         }
-        Credential::Revoke { which, version } => {
+        Credential::Revoke { which, only_version } => {
             let opened = store::open(global).await?;
-            let revoked = admin::revoke(&*opened.store, &named(which), *version).await;
+            let revoked = admin::revoke(&*opened.store, &named(which), *only_version).await;
             let revoked = revoked.map_err(|error| refused(error, which))?;
             let text = format!("{} revoked: {revoked} version{}", which.alias, if revoked == 1 { "" } else { "s" });
             output::result(global.output, &text, &json!({ "alias": which.alias, "revoked": revoked }))?;
@@ -56,7 +57,12 @@ fn named(which: &Which) -> Named {
 }
 
 fn told(global: &Global, which: &Which, done: &str, saved: Saved) -> Result<(), Error> {
-    tracing::info!(credential.id = saved.id.0, credential.alias = which.alias, version = saved.version, "credential {done}");
+    tracing::info!(
+        credential.id = saved.id.0,
+        credential.alias = which.alias,
+        version = saved.version,
+        "credential {done}"
+    );
     let text = format!("{} {done}: version {}", which.alias, saved.version);
     let value = json!({
         "id": saved.id, "alias": which.alias, "version": saved.version, "type": saved.auth_type.as_str(),
@@ -68,8 +74,9 @@ fn refused(error: admin::Error, which: &Which) -> Error {
     let alias = &which.alias;
     match error {
         admin::Error::Invalid(message) => Error::usage(message),
-        admin::Error::Exists(_) => Error::usage(error.to_string())
-            .hint(format!("`patra credential rotate {alias}` puts in a new version")),
+        admin::Error::Exists(_) => {
+            Error::usage(error.to_string()).hint(format!("`patra credential rotate {alias}` puts in a new version"))
+        }
         admin::Error::NotFound(_) => {
             Error::not_found(error.to_string()).hint("`patra credential list` shows what is there")
         }
@@ -88,17 +95,16 @@ async fn list(global: &Global) -> Result<(), Error> {
     let rows = queries.list(View::Credentials, all(Filter::MAX_LIMIT)).await?;
     let states = queries.list(View::CredentialStates, all(Filter::MAX_LIMIT)).await?;
     let (rows_view, states_view) = (View::Credentials, View::CredentialStates);
-    let states: HashMap<_, _> = states
-        .iter()
-        .filter_map(|row| Some((states_view.cell(row, "credential_id")?.as_int()?, row)))
-        .collect();
+    let states: HashMap<_, _> =
+        states.iter().filter_map(|row| Some((states_view.cell(row, "credential_id")?.as_int()?, row))).collect();
     let mut lines = Vec::new();
     for row in &rows {
         let own = |column| rows_view.cell(row, column).unwrap_or(Cell::Null);
         let state = own("id").as_int().and_then(|id| states.get(&id));
         let of_state = |column| state.and_then(|state| states_view.cell(state, column)).unwrap_or(Cell::Null);
-        let rejected = of_state("status_code") == Cell::Text("REJECTED".to_owned());
-        let status = if rejected { Cell::Text("REJECTED".to_owned()) } else { own("status_code") };
+        let is = |cell: Cell, word: &str| cell == Cell::Text(word.to_owned());
+        let rejected = is(own("status_code"), "ACTIVE") && is(of_state("status_code"), "REJECTED");
+        let status = if rejected { of_state("status_code") } else { own("status_code") };
         lines.push(vec![
             ("id", own("id")),
             ("alias", own("alias")),
@@ -166,7 +172,7 @@ async fn check(global: &Global, which: &Which) -> Result<Exit, Error> {
 
 fn report(global: &Global, which: &Which, credential: &Row, state: &State) -> Result<(), Error> {
     let token = matches!(credential.auth_type, AuthType::OAuth2 | AuthType::Session);
-    let until = state.expires_at.map(|at| at.to_short_text());
+    let until = state.expires_at.map(Ts::to_short_text);
     let text = match (token, &until) {
         (false, _) => format!("{} opens: version {}", which.alias, credential.version),
         (true, Some(until)) => format!("{} works: a token until {until}", which.alias),

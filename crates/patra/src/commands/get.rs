@@ -9,6 +9,11 @@ use crate::{output, store};
 
 pub(crate) async fn run(global: &Global, args: &Get) -> Result<Exit, Error> {
     if let Some(what) = &args.registry {
+        let texts = [&args.provenance, &args.endpoint, &args.status];
+        let numbers = [args.plan, args.task, args.run];
+        if args.view.is_some() || texts.iter().any(|text| text.is_some()) || numbers.iter().any(Option::is_some) {
+            return Err(Error::usage("a view and its filters are for lists: this is not one"));
+        }
         return registry::run(global, what).await;
     }
     let view = args.view.ok_or_else(|| Error::usage("name what to list"))?;

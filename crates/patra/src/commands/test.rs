@@ -59,9 +59,15 @@ impl Report {
         Ok(())
     }
 
-    fn tell(&mut self, format: Output, file: &Path, name: &str, outcome: &Result<Vec<Difference>, String>) -> Result<(), Error> {
+    fn tell(
+        &mut self,
+        format: Output,
+        file: &Path,
+        name: &str,
+        outcome: &Result<Vec<Difference>, String>,
+    ) -> Result<(), Error> {
         let passed = outcome.as_ref().is_ok_and(Vec::is_empty);
-        if passed { self.passed += 1 } else { self.failed += 1 }
+        *(if passed { &mut self.passed } else { &mut self.failed }) += 1;
         let mut value = json!({ "test": name, "file": file.display().to_string(), "passed": passed });
         let mut text = format!("{:6} {name}", if passed { "ok" } else { "FAILED" });
         match outcome {

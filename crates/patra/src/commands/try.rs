@@ -13,7 +13,8 @@ use patra_core::params::Params;
 use patra_core::port::{Clock, Transport};
 use patra_core::{Ts, Window};
 use patra_engine::{Credentials, Look, Outlook, Ports, Probe};
-use patra_spec::{Compiled, Manifest, Operation, Overrides, Problems, Snapshot};
+use patra_spec::manifest::Endpoint;
+use patra_spec::{Compiled, Manifest, Operation, Overrides, Problems, Role, Snapshot};
 
 use super::apply;
 use crate::cli::{Global, Output, Try};
@@ -33,6 +34,10 @@ pub(crate) async fn run(global: &Global, args: &Try) -> Result<Exit, Error> {
     let overrides = Overrides::parse(&args.set).map_err(|problems| Error::usage(problems.to_string()))?;
     let Compiled { snapshot: spec, warnings, .. } =
         compiled(&manifest, &name, &overrides).map_err(|problems| Error::configuration(problems.to_string()))?;
+    if spec.role == Role::Detail {
+        let message = format!("`{name}` is asked for ids that another endpoint names: try that one");
+        return Err(Error::usage(message).hint(format!("the one with `two_phase: {{ detail: {name} }}`")));
+    }
     let given: Params = args.params.iter().cloned().collect();
     let (params, partitions) = bound(&spec, &given).map_err(|reason| {
         let known: Vec<_> = spec.params.keys().map(String::as_str).collect();
@@ -166,21 +171,25 @@ fn window(spec: &Snapshot, now: Ts, args: &Try) -> Result<Window, Error> {
     Window::new(from, to).ok_or_else(|| Error::usage("--from must lie before --to"))
 }
 
+/// The one that is named, or the only one that can be read by itself.
 pub(crate) fn endpoint(manifest: &Manifest, wish: Option<&str>) -> Result<String, Error> {
     let known: Vec<_> = manifest.endpoints.keys().map(String::as_str).collect();
     let hint = format!("it has: {}", known.join(", "));
-    match (wish, &known[..]) {
+    let by_itself = |(_, endpoint): &(_, &Endpoint)| endpoint.role != Some(Role::Detail);
+    let lone: Vec<_> = manifest.endpoints.iter().filter(by_itself).map(|(name, _)| name).collect();
+    match (wish, &lone[..]) {
         (Some(wish), _) if known.contains(&wish) => Ok(wish.to_owned()),
         (Some(wish), _) => Err(Error::not_found(format!("the manifest has no endpoint `{wish}`")).hint(hint)),
-        (None, [only]) => Ok((*only).to_owned()),
+        (None, [only]) => Ok((*only).clone()),
         (None, _) => Err(Error::usage("the manifest has several endpoints: name one with --endpoint").hint(hint)),
     }
 }
 
 /// For harvesting; an endpoint that has no update time is read for UPDATE. Problems are those of harvesting.
 pub(crate) fn compiled(manifest: &Manifest, name: &str, overrides: &Overrides) -> Result<Compiled, Problems> {
-    patra_spec::compile_with(manifest, name, Operation::Harvest, overrides)
-        .or_else(|problems| patra_spec::compile_with(manifest, name, Operation::Update, overrides).map_err(|_| problems))
+    patra_spec::compile_with(manifest, name, Operation::Harvest, overrides).or_else(|problems| {
+        patra_spec::compile_with(manifest, name, Operation::Update, overrides).map_err(|_| problems)
+    })
 }
 
 /// The parameters of a request: what was given, the defaults, and for partitions that were not given their first value,
@@ -192,7 +201,9 @@ pub(crate) fn bound(spec: &Snapshot, given: &Params) -> Result<(Params, Vec<Stri
         let Some(first) = partition.values.first() else {
             let parent = partition.parent.as_ref().map(|parent| parent.endpoint.as_str()).unwrap_or_default();
             let name = &partition.param;
-            return Err(format!("give `{name}`, which a run takes from the records of `{parent}`: --param {name}=VALUE"));
+            return Err(format!(
+                "give `{name}`, which a run takes from the records of `{parent}`: --param {name}=VALUE"
+            ));
         };
         told.push(format!("{}={first} (1 of {} values)", partition.param, partition.values.len()));
         params.insert(partition.param.clone(), first.clone());

@@ -190,66 +190,6 @@ fn a_wrong_manifest_is_told_with_place_expectation_and_hint() {
     check_error(&place.run(&["validate", &place.file("x.yaml", "a: [1\nb: 2")]), 78, &["x.yaml:"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn try_shows_request_records_and_what_follows_and_stores_nothing() {
-    let server = far_side(100, Script::default());
-    let place = Place::sqlite();
-    let file = place.file("far.yaml", &manifest(server.base_url()));
-    let window = ["--from", "2024-01-01", "--to", "2024-01-02"];
-    let output = place.patra().args(["try", &file, "--pages", "5"]).args(window).output().unwrap();
-    let text = stdout(&output);
-    assert!(output.status.success(), "{}", stderr(&output));
-    let first = server.dataset().get(0).unwrap().0;
-    for part in [
-        "GET http://127.0.0.1:",
-        "/cursor?",
-        "items     50",
-        &format!("record    {first}"),
-        r#"next      {"token":"#,
-        "next      the end",
-    ] {
-        assert!(text.contains(part), "`{part}` is not in:\n{text}");
-    }
-    assert!(!place.folder.path().join("data").exists(), "nothing is stored");
-
-    server.script().update(|script| script.e500 = When::every(1));
-    let output = place.patra().args(["try", &file]).args(window).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        stdout(&output).contains("refused   PLATFORM_ERROR: the far side answered 500 (L1)"),
-        "{}",
-        stdout(&output)
-    );
-}
-
-#[test]
-fn the_shipped_manifests_pass_their_own_tests_and_a_wrong_expectation_is_told() {
-    let place = Place::sqlite();
-    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sources");
-    let output = place.run(&["test", sources]);
-    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
-    assert!(stderr(&output).contains(" passed, 0 failed"), "{}", stderr(&output));
-
-    place.file("page.json", r#"{"message":{"items":[{"id":"a","updated_at":"2024-01-01"}],"next-cursor":null}}"#);
-    let with = |expect: &str| {
-        let test = format!("tests:\n  - {{ name: one, recorded: page.json, expect: {{ {expect} }} }}\n");
-        let file = place.file("tested.yaml", &format!("{}{test}", manifest("http://127.0.0.1:1")));
-        place.run(&["test", &file])
-    };
-    assert!(with("items: 1, next: end, first: [ { id: a } ]").status.success());
-    let wrong = with("items: 2, next: { token: x }, first: [ { id: b } ]");
-    assert_eq!(wrong.status.code(), Some(1));
-    for part in [
-        "FAILED far: one",
-        "items: expected 2, found 1",
-        r#"expected {"token":"x"}, found "end""#,
-        r#"record 0, id: expected "b", found "a""#,
-    ] {
-        assert!(stdout(&wrong).contains(part), "`{part}` is not in:\n{}", stdout(&wrong));
-    }
-    check_error(&with("itmes: 1"), 78, &["tests[0]: unknown field `itmes`", "docs/manifest.md"]);
-}
-
 #[test]
 fn wrong_usage_ends_with_64_and_says_what_is_possible() {
     let place = Place::sqlite();

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "these are tests: a failure is meant to be loud")]
 
+mod auth;
+mod authoring;
 mod cli;
 mod house;
 mod kill;

@@ -172,7 +172,11 @@ async fn a_run_is_given_params_and_settings_of_its_own() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&report["inserted"], &report["partitions"]), (&9.into(), &0.into()));
     for entry in server.log() {
-        assert!(entry.target.starts_with("/users/U000001/posts?") && entry.target.contains("size=5"), "{}", entry.target);
+        assert!(
+            entry.target.starts_with("/users/U000001/posts?") && entry.target.contains("size=5"),
+            "{}",
+            entry.target
+        );
     }
     let task = &place.list(&["tasks"])[0];
     assert_eq!((&task["params"]["params"]["user"], &task["priority"]), (&"U000001".into(), &97.into()));

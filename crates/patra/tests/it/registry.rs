@@ -171,7 +171,9 @@ fn every_table_of_the_registry_holds_its_section() {
     let place = Place::sqlite();
     place.apply(EVERYTHING);
     let config = |table: &str, endpoint: &str| -> Value {
-        let place_of = |name: &str| if table == "reg_provenance" { String::new() } else { format!(" AND endpoint_name = '{name}'") };
+        let place_of = |name: &str| {
+            if table == "reg_provenance" { String::new() } else { format!(" AND endpoint_name = '{name}'") }
+        };
         let sql = format!("SELECT config FROM {table} WHERE provenance_code = 'everything'{}", place_of(endpoint));
         let found = row(&place, &sql).unwrap_or_else(|| panic!("{table} has no row for {endpoint}"));
         serde_json::from_str(&found[0]).unwrap()
@@ -189,7 +191,10 @@ fn every_table_of_the_registry_holds_its_section() {
     let http = config("reg_prov_http_cfg", "children");
     assert_eq!((&http["base_url"], &http["auth"]["type"]), (&"https://other.example.org".into(), &"OAUTH2".into()));
     let pagination = config("reg_prov_pagination_cfg", "search");
-    assert_eq!((&pagination["type"], &pagination["page_size"], &pagination["max_page"]), (&"TOKEN".into(), &100.into(), &50.into()));
+    assert_eq!(
+        (&pagination["type"], &pagination["page_size"], &pagination["max_page"]),
+        (&"TOKEN".into(), &100.into(), &50.into())
+    );
     assert_eq!((&pagination["initial"], &pagination["order_by"]), (&"*".into(), &"updated asc".into()));
     let window = config("reg_prov_window_offset_cfg", "search");
     assert_eq!((&window["supports_updated_since"], &window["out_of_range"]), (&true.into(), &"keep".into()));
@@ -254,6 +259,13 @@ fn a_spec_says_which_of_the_five_layers_each_value_comes_from() {
         assert_eq!((&spec["provenanceCode"], &spec["endpointCode"]), (&"far".into(), &"records".into()));
         assert!(spec["specFingerprint"].as_str().is_some_and(|hash| hash.starts_with("v1:")));
         let get = |extra: &[&str]| place.run(&[&["get", "spec"], extra].concat());
+        let before = place.run(&["get", "-o", "ndjson", "spec", "far", "records"]);
+        assert_eq!(ok(&before).lines().count(), 1, "options may stand before the word, too");
+        for wrong in
+            [&["get", "tasks", "spec", "far", "records"][..], &["get", "--plan", "1", "spec", "far", "records"]]
+        {
+            check_error(&place.run(wrong), 64, &["for lists"]);
+        }
         check_error(&get(&["far", "recods"]), 78, &["`far` has no endpoint `recods`", "it has: records"]);
         check_error(&get(&["fare", "records"]), 78, &["no manifest is applied for `fare`"]);
         check_error(&get(&["far", "records", "--set", "http.path=/x"]), 64, &["cannot be overridden", "--set takes:"]);
@@ -281,14 +293,14 @@ async fn a_change_touches_only_what_is_planned_after_it() {
     let one = manifest(server.base_url());
     // Another page size has the same meaning: the cursor stays, and only the way to read changes.
     let other = one.replace("page_size: 50", "page_size: 20");
-    both(|place| {
+    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
         server.script().update(|script| script.latency_ms = 300);
         let seen = server.stats().data_requests;
         place.apply(&one);
         let run = ["run", "far", "records", "--to", "2024-01-01T12:00:00Z", "--concurrency", "1", "--lease-secs", "2"];
         let mut child = place.patra().args(run).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         while server.stats().data_requests < seen + 2 {
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
         child.kill().unwrap();
         child.wait().unwrap();
@@ -316,13 +328,14 @@ async fn a_change_touches_only_what_is_planned_after_it() {
             let expected = if batch["plan_id"] == old["id"] { 50 } else { 20 };
             assert_eq!(batch["page_size"], expected, "{batch}");
         }
-        let ids: std::collections::BTreeSet<_> = place.list(&["items"]).iter().map(|item| item["dedup_key"].to_string()).collect();
+        let ids: std::collections::BTreeSet<_> =
+            place.list(&["items"]).iter().map(|item| item["dedup_key"].to_string()).collect();
         assert_eq!(ids.len(), 1_000, "and nothing was left out");
 
         if place.database_url().is_none() {
-            check_context(place, old["id"].as_i64().unwrap());
+            check_context(&place, old["id"].as_i64().unwrap());
         }
-    });
+    }
 }
 
 /// Plan, slice and task hold what is needed to do the same again; the snapshot stands once, under the plan's hash.

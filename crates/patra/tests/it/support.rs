@@ -117,7 +117,7 @@ endpoints:
     http: {{ base_url: "{base_url}", path: /cursor }}
     query: {{ cursor: "${{ page.token }}", rows: "${{ page.size }}", from: "${{ window.from | iso }}", to: "${{ window.to | iso }}" }}
     pagination: {{ type: token, next_token_path: "$.message['next-cursor']", page_size: 50 }}
-    window: {{ supports_updated_since: true, watermark_key: updated_at, safety_lag: PT0S, max_window: PT6H, align: hour, initial: 2024-01-01 }}
+    window: {{ supports_updated_since: true, watermark_key: updated_at, safety_lag: PT0S, as_of: true, max_window: PT6H, align: hour, initial: 2024-01-01 }}
     retry: {{ min_delay: PT0.01S, max_delay: PT0.05S }}
     response: {{ items_path: "$.message.items", id_path: "$.id", updated_at_path: "$.updated_at", version_path: "$.rev" }}
     fields: {{ title: "$.title" }}

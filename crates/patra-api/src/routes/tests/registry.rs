@@ -28,8 +28,7 @@ impl Door {
     async fn call(&self, line: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> (StatusCode, String, String) {
         let key = self.key(Scope::Admin).await;
         let (method, path) = line.split_once(' ').unwrap();
-        let mut request =
-            Request::builder().method(method).uri(path).header("authorization", format!("Bearer {key}"));
+        let mut request = Request::builder().method(method).uri(path).header("authorization", format!("Bearer {key}"));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -115,8 +114,8 @@ async fn everything_that_is_wrong_with_a_manifest_is_in_one_answer() {
     assert_eq!(door.get("/api/v1/manifests/far").await.0, StatusCode::NOT_FOUND);
 
     let yaml = [("content-type", "text/yaml")];
-    let cases: [(&[(&str, &str)], Vec<u8>, StatusCode); 4] = [
-        (&[("content-type", "text/plain")], MANIFEST.into(), StatusCode::UNSUPPORTED_MEDIA_TYPE),
+    let cases = [
+        (&[("content-type", "text/plain")][..], Vec::from(MANIFEST), StatusCode::UNSUPPORTED_MEDIA_TYPE),
         (&[], MANIFEST.into(), StatusCode::UNSUPPORTED_MEDIA_TYPE),
         (&yaml, vec![0xff, 0xfe], StatusCode::BAD_REQUEST),
         (&yaml, vec![b'#'; patra_engine::registry::MAX_MANIFEST_BYTES + 1], StatusCode::PAYLOAD_TOO_LARGE),
@@ -137,7 +136,10 @@ async fn a_spec_is_shown_with_what_each_layer_said() {
     door.post("/api/v1/manifests", MANIFEST).await;
     let (status, answer) = door.get("/api/v1/specs/far/works?operation=backfill").await;
     assert_eq!(status, StatusCode::OK, "{answer}");
-    assert_eq!((&answer["data"]["operation"], &answer["data"]["http"]["baseUrl"]), (&"BACKFILL".into(), &"https://far.example".into()));
+    assert_eq!(
+        (&answer["data"]["operation"], &answer["data"]["http"]["baseUrl"]),
+        (&"BACKFILL".into(), &"https://far.example".into())
+    );
     assert!(answer["meta"]["version"].as_str().is_some_and(|version| version.starts_with("v1:")), "{answer}");
 
     let path = "/api/v1/specs/far/works?explain=true&set=pagination.page_size=7,rate_limit.refill_rate_per_sec=0.5";
@@ -169,7 +171,8 @@ async fn the_dictionary_and_the_schema_are_there_to_be_read() {
     let door = Door::new();
     patra_engine::registry::sync_dictionary(&*door.api.store).await.unwrap();
     let (_, answer) = door.get("/api/v1/dictionary").await;
-    let methods = answer["data"]["types"].as_array().unwrap().iter().find(|kind| kind["code"] == "http_method").unwrap();
+    let methods =
+        answer["data"]["types"].as_array().unwrap().iter().find(|kind| kind["code"] == "http_method").unwrap();
     assert!(methods["items"].as_array().unwrap().iter().any(|item| item["code"] == "GET"), "{methods}");
     let (_, kind, schema) = door.call("GET /api/v1/schema", &[], Body::empty()).await;
     assert_eq!(kind, "application/schema+json");

@@ -153,9 +153,7 @@ pub fn trigger_component(trigger: &TriggerTaken) -> String {
 
 /// The `pagination` part of a slice: how its pages follow each other, and the first of them.
 fn pagination(first: &Position) -> Value {
-    let initial = |offset: Option<u64>, page: Option<u64>, token: Option<&str>, url: Option<&str>| {
-        json!({ "offset": offset, "page": page, "token": token, "url": url })
-    };
+    let initial = |offset: Option<u64>, page: Option<u64>, token: Option<&str>, url: Option<&str>| json!({ "offset": offset, "page": page, "token": token, "url": url });
     let (kind, initial) = match first {
         Position::Offset(offset) => ("OFFSET", initial(Some(*offset), None, None, None)),
         Position::Page(no) => ("PAGE", initial(None, Some(*no), None, None)),
@@ -280,9 +278,7 @@ mod tests {
     fn every_kind_of_paging_names_its_first_page() {
         let first = |position: Position| canonical(&pagination(&position));
         let is = |kind: &str, offset: &str, page: &str, token: &str, url: &str| {
-            format!(
-                r#"{{"initial":{{"offset":{offset},"page":{page},"token":{token},"url":{url}}},"type":"{kind}"}}"#
-            )
+            format!(r#"{{"initial":{{"offset":{offset},"page":{page},"token":{token},"url":{url}}},"type":"{kind}"}}"#)
         };
         assert_eq!(first(Position::Offset(0)), is("OFFSET", "0", "null", "null", "null"));
         assert_eq!(first(Position::Page(1)), is("PAGE", "null", "1", "null", "null"));

@@ -41,7 +41,7 @@ impl Reader {
             next = Next::Broken("one empty page after the other, each saying that there is more");
         }
         self.polluted(page)?;
-        if self.moved(here, &page.facts) {
+        if self.moved(here, &page.facts) && !rule.estimates {
             return self.restart(rule);
         }
         Ok(match next {

@@ -8,7 +8,11 @@ use patra_core::paging::Position;
 use patra_core::record::{Record, Version};
 use patra_core::rng::Rng;
 use patra_core::state::Operation;
-use patra_core::tx::{AdvanceCursor, Claim, CreateKey, Done, Fire, FireDue, Lease, LeaseRef, PlanTarget, ReadCoverage, ReadParents, RecordAdvance, RemoveProvenance, Renew, RevokeKey, RunEnd, RunStarted, SavePlan, Scope, SettleTrigger, Settlement, StartRun, Sweep, SyncDictionary, TriggerTaken, Tx, TxError};
+use patra_core::tx::{
+    AdvanceCursor, Claim, CreateKey, Done, Fire, FireDue, Lease, LeaseRef, PlanTarget, ReadCoverage, ReadParents,
+    RecordAdvance, RemoveProvenance, Renew, RevokeKey, RunEnd, RunStarted, SavePlan, Scope, SettleTrigger, Settlement,
+    StartRun, Sweep, SyncDictionary, TriggerTaken, Tx, TxError,
+};
 use patra_core::{Fence, RunId, Ts};
 
 use crate::contract::make;
@@ -41,7 +45,7 @@ impl Generator {
     pub(super) fn learn(&mut self, tx: &Tx, answer: &Result<Done, TxError>) {
         self.done.push(tx.clone());
         match answer {
-            Ok(Done::TakeTrigger(Some(taken))) => self.taken.push(taken.clone()),
+            Ok(Done::TakeTrigger(Some(taken))) => self.taken.push((**taken).clone()),
             Ok(Done::Claim(claimed)) => self.leases.extend(claimed.leases.iter().cloned()),
             Ok(Done::StartRun(RunStarted::Go { run, .. })) => {
                 let Tx::StartRun(StartRun { lease }) = tx else { return };

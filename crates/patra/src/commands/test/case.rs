@@ -90,7 +90,11 @@ fn ok() -> u16 {
 fn place<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Position>, D::Error> {
     let value = Value::deserialize(deserializer)?;
     if let Some(ids) = value.get("ids").and_then(Value::as_array) {
-        let ids = ids.iter().map(text).collect::<Option<Vec<_>>>().ok_or_else(|| de::Error::custom("ids are texts or numbers"))?;
+        let ids = ids
+            .iter()
+            .map(text)
+            .collect::<Option<Vec<_>>>()
+            .ok_or_else(|| de::Error::custom("ids are texts or numbers"))?;
         return Ok(Some(Position::Ids { at: Box::new(Position::Time), ids }));
     }
     Position::deserialize(&value).map(Some).map_err(|_| {

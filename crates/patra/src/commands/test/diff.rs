@@ -78,27 +78,27 @@ fn part(text: &str, from: usize) -> String {
 mod tests {
     use super::*;
 
-    fn check(expected: Value, found: Value, differences: &[&str]) {
+    fn check(expected: &Value, found: &Value, differences: &[&str]) {
         let mut out = Vec::new();
-        compare("record 0", &expected, &found, &mut out);
+        compare("record 0", expected, found, &mut out);
         let texts: Vec<_> = out.iter().map(|difference| difference.to_text("")).collect();
         assert_eq!(texts, differences);
     }
 
     #[test]
     fn objects_are_compared_by_what_is_expected_and_lists_as_a_whole() {
-        check(json!({"a": 1}), json!({"a": 1.0, "b": 2}), &[]);
+        check(&json!({"a": 1}), &json!({"a": 1.0, "b": 2}), &[]);
         check(
-            json!({"id": "x", "fields": {"t": "a", "n": null}}),
-            json!({"id": "y", "fields": {"t": "b"}}),
+            &json!({"id": "x", "fields": {"t": "a", "n": null}}),
+            &json!({"id": "y", "fields": {"t": "b"}}),
             &[
                 "record 0, fields.t\n  expected \"a\"\n  found    \"b\"",
                 "record 0, id\n  expected \"x\"\n  found    \"y\"",
             ],
         );
-        check(json!([1, 2]), json!([1, 3]), &["record 0[1]\n  expected 2\n  found    3"]);
-        check(json!([1]), json!([]), &["record 0\n  expected [1]\n  found    []"]);
-        check(json!("1"), Value::Null, &["record 0\n  expected \"1\"\n  found    nothing"]);
+        check(&json!([1, 2]), &json!([1, 3]), &["record 0[1]\n  expected 2\n  found    3"]);
+        check(&json!([1]), &json!([]), &["record 0\n  expected [1]\n  found    []"]);
+        check(&json!("1"), &Value::Null, &["record 0\n  expected \"1\"\n  found    nothing"]);
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use patra_core::params::Params;
 use patra_core::paging::Position;
+use patra_core::params::Params;
 use patra_core::port::transport::Response;
 use patra_core::record::Record;
 use patra_core::{Ts, Window};

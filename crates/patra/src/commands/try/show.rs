@@ -1,5 +1,7 @@
 //! One look at a far side, for people and as JSON.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use patra_core::paging::Position;
@@ -40,7 +42,13 @@ pub(super) fn text(look: &Look, records: usize) -> String {
         lines.push(format!("            {}", head(answer)));
     }
     match &look.result {
-        Ok(page) => lines.extend(page_lines(page, records)),
+        Ok(page) => {
+            lines.extend(page_lines(page, records));
+            let missing = missing(&look.position, page);
+            if !missing.is_empty() {
+                lines.push(format!("  missing   {}", few(&missing)));
+            }
+        }
         Err(refusal) => {
             lines.push(format!("  refused   {} ({})", refusal.fault, refusal.fault.level.as_str()));
             lines.push(format!("  hint      {}", hint(refusal)));
@@ -59,9 +67,8 @@ fn page_lines(page: &Page, records: usize) -> Vec<String> {
     let more = facts.has_more.map(|more| format!(", has_more {more}")).unwrap_or_default();
     let mut lines = vec![format!("  items     {}{total}{more}", facts.items)];
     if !page.candidates.is_empty() {
-        let shown: Vec<_> = page.candidates.iter().take(IDS).map(|candidate| candidate.id.as_str()).collect();
-        let rest = if page.candidates.len() > IDS { ", …" } else { "" };
-        lines.push(format!("  ids       {}: {}{rest}", page.candidates.len(), shown.join(", ")));
+        let ids: Vec<_> = page.candidates.iter().map(|candidate| candidate.id.as_str()).collect();
+        lines.push(format!("  ids       {}", few(&ids)));
     }
     lines.extend(page.records.iter().take(records).map(|record| format!("  record    {}", record_line(record))));
     if page.records.len() > records {
@@ -79,6 +86,22 @@ fn page_lines(page: &Page, records: usize) -> Vec<String> {
     }
     lines.extend(advice(facts.items, page.rejected.len()).map(|advice| format!("  hint      {advice}")));
     lines
+}
+
+/// How many, and the first of them.
+fn few(ids: &[&str]) -> String {
+    let rest = if ids.len() > IDS { ", …" } else { "" };
+    format!("{}: {}{rest}", ids.len(), ids[..ids.len().min(IDS)].join(", "))
+}
+
+/// The ids that were asked for and that the answer is silent about. A run sets them aside, unless `two_phase.missing` says
+/// otherwise. As there, an answer with as many records as ids is taken to be complete.
+fn missing<'l>(position: &'l Position, page: &Page) -> Vec<&'l str> {
+    let Position::Ids { ids, .. } = position else { return Vec::new() };
+    let rejected = page.rejected.iter().filter_map(|rejected| rejected.key.as_ref());
+    let keys: BTreeSet<_> = page.records.iter().map(|record| &record.key).chain(rejected).collect();
+    let complete = page.records.len() + page.rejected.len() >= ids.len();
+    ids.iter().filter(|id| !complete && !keys.contains(id)).map(String::as_str).collect()
 }
 
 /// Items of which nothing became: neither a record, nor an id, nor set aside.
@@ -137,6 +160,7 @@ pub(super) fn value(look: &Look, records: usize) -> Value {
             value["rejected_count"] = json!(page.rejected.len());
             value["rejected"] = json!(rejected);
             value["skipped_count"] = json!(skipped(page));
+            value["missing"] = json!(missing(&look.position, page));
             value["hint"] = json!(advice(page.facts.items, page.rejected.len()));
             &page.evidence
         }

@@ -181,6 +181,16 @@ fn a_total_that_falls_between_pages_starts_the_slice_again() {
     assert!(*counted && error.message.contains("keeps changing"));
 }
 
+#[test]
+fn an_estimate_may_fall() {
+    let mut driver = Driver::reading(Options::default(), paging::Rule { estimates: true, ..offsets() }, None);
+    driver.fetch();
+    driver.on(with_total(1, Some(600)));
+    driver.on(committed());
+    driver.fetch();
+    assert_eq!(commit(&driver.on(with_total(2, Some(500)))).next, Some(Position::Offset(4)));
+}
+
 // covers: ING-4.13-04
 #[test]
 fn two_pages_of_mostly_unusable_items_stop_the_source() {

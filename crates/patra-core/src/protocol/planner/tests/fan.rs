@@ -8,7 +8,7 @@ fn compiling(options: Options) -> Driver {
     let mut driver = Driver(Planner::new(options, Rng::new(1), HERE));
     driver.0.poll(HERE, &mut Vec::new());
     driver.ok(Done::FireDue(FiredDue { fired: 1, next_due: None, now: DB_NOW }));
-    driver.ok(Done::TakeTrigger(Some(trigger())));
+    driver.ok(Done::TakeTrigger(Some(Box::new(trigger()))));
     driver
 }
 

@@ -1,168 +1,6 @@
-#[path = "planner_tests/fan.rs"]
-mod fan;
-
-use serde_json::json;
+//! From a trigger to a plan, to children, or to a reason why not.
 
 use super::*;
-use crate::cursor::{Name, Scope};
-use crate::id::{CredentialId, CursorId, Fence, InstanceId, PlanId};
-use crate::paging::Position;
-use crate::params::Params;
-use crate::state::{Operation, TriggerType};
-use crate::tx::{CursorMoved, FiredDue, NewPlan, OpenPlan, PlanSaved, TriggerSettled};
-use crate::window::Cut;
-
-/// The database's clock; the planner's own shows something else.
-const DB_NOW: Ts = Ts::from_micros(1_000_700_000);
-const HERE: Ts = Ts::from_secs(5_000);
-
-fn at(secs: i64) -> Ts {
-    Ts::from_secs(secs)
-}
-
-fn w(from: i64, to: i64) -> Window {
-    Window { from: at(from), to: at(to) }
-}
-
-fn trigger() -> TriggerTaken {
-    TriggerTaken {
-        instance: InstanceId(1),
-        fence: Fence(2),
-        public_id: "t-1".into(),
-        trigger_type: TriggerType::Manual,
-        project_key: "default".into(),
-        provenance_code: "p".into(),
-        endpoint_name: "e".into(),
-        operation: Operation::Harvest,
-        window_from: None,
-        window_to: None,
-        priority: 0,
-        params: "{}".into(),
-        overrides: "{}".into(),
-        place: None,
-        plan: None,
-        now: DB_NOW,
-    }
-}
-
-/// Slices of 300 s; the barrier is 60 s behind: 940 at [`DB_NOW`].
-fn draft(trigger: &TriggerTaken) -> Draft {
-    Draft {
-        snapshot_body: "{}".into(),
-        cursor: Name {
-            provenance_code: "p".into(),
-            endpoint_name: "e".into(),
-            operation: Operation::Harvest,
-            cursor_key: "updated_at".into(),
-            scope: Scope::Expr,
-            namespace_key: "n".into(),
-        },
-        cut: Cut { max_width: Duration::from_secs(300), align: None },
-        initial: at(100),
-        shape: Shape {
-            project_key: "default".into(),
-            provenance_code: "p".into(),
-            endpoint_name: "e".into(),
-            operation: Operation::Harvest,
-            watermark_key: "updated_at".into(),
-            snapshot_hash: "s".into(),
-            first: Position::Token(None),
-            params: Params::from([("user".into(), "7".into()), ("lang".into(), "en".into())]),
-            partition: Params::from([("user".into(), "7".into())]),
-            safety_lag: Duration::from_secs(60),
-            phase: Phase::default(),
-            budget: Budget::default(),
-            priority: 100,
-            trigger: trigger_component(trigger),
-        },
-        credential: Some(CredentialId(3)),
-        labels: json!({ "hash": "s" }),
-        warnings: vec!["no total".into()],
-    }
-}
-
-/// A namespace that was never planned.
-fn fresh() -> Coverage {
-    Coverage { cursor: None, origin: None, value: None, epoch: 0, covered: Vec::new(), queued: 0, now: DB_NOW }
-}
-
-/// One that begins at 100 and is done up to `value`.
-fn known(value: Option<i64>, covered: Vec<Window>) -> Coverage {
-    let cursor = Some(CursorId(4));
-    Coverage { cursor, origin: Some(at(100)), value: value.map(at), epoch: 3, covered, ..fresh() }
-}
-
-struct Driver(Planner);
-
-impl Driver {
-    /// A planner that has the trigger compiled and asks what is covered.
-    fn reading(options: Options, trigger: TriggerTaken) -> Driver {
-        let mut driver = Driver(Planner::new(options, Rng::new(1), HERE));
-        let mut wants = Vec::new();
-        driver.0.poll(HERE, &mut wants);
-        assert!(matches!(&wants[..], [Want::Tx(Tx::FireDue(_))]));
-        let wants = driver.ok(Done::FireDue(FiredDue { fired: 0, next_due: None, now: DB_NOW }));
-        assert!(matches!(&wants[..], [Want::Tx(Tx::TakeTrigger(_))]));
-        let draft = draft(&trigger);
-        let wants = driver.ok(Done::TakeTrigger(Some(trigger)));
-        assert!(matches!(&wants[..], [Want::Compile(_)]));
-        let wants = driver.on(Got::Compiled(Ok(Compiled::Plan(Box::new(draft)))));
-        assert!(matches!(&wants[..], [Want::Tx(Tx::ReadCoverage(_))]));
-        driver
-    }
-
-    fn on(&mut self, got: Got) -> Vec<Want> {
-        let mut wants = Vec::new();
-        self.0.on(HERE, got, &mut wants);
-        wants
-    }
-
-    fn ok(&mut self, done: Done) -> Vec<Want> {
-        self.on(Got::Tx(Ok(done)))
-    }
-
-    fn err(&mut self, error: TxError) -> Vec<Want> {
-        self.on(Got::Tx(Err(error)))
-    }
-
-    /// Answers with this coverage, and again once the cursor is settled.
-    fn covered(&mut self, coverage: &Coverage) -> Vec<Want> {
-        let wants = self.ok(Done::ReadCoverage(coverage.clone()));
-        if coverage.cursor.is_none() {
-            return wants;
-        }
-        assert!(matches!(&wants[..], [Want::Tx(Tx::RecordAdvance(_))]), "{wants:?}");
-        let settled = crate::tx::Advance { value: coverage.value, target: coverage.value, version: 1 };
-        let wants = self.ok(Done::RecordAdvance(settled));
-        assert!(matches!(&wants[..], [Want::Tx(Tx::ReadCoverage(_))]), "{wants:?}");
-        self.ok(Done::ReadCoverage(coverage.clone()))
-    }
-}
-
-/// What a planner makes of a trigger in a namespace of this state.
-fn planned(options: Options, trigger: TriggerTaken, coverage: &Coverage) -> Result<Arc<SavePlan>, Settlement> {
-    let wants = Driver::reading(options, trigger).covered(coverage);
-    match &wants[..] {
-        [Want::Tx(Tx::SavePlan(save))] => Ok(Arc::clone(save)),
-        [Want::Tx(Tx::SettleTrigger(settle))] => {
-            assert_eq!((settle.instance, settle.fence), (InstanceId(1), Fence(2)));
-            Err(settle.settlement.clone())
-        }
-        other => panic!("neither a plan nor a settlement: {other:?}"),
-    }
-}
-
-fn plan(trigger: TriggerTaken, coverage: &Coverage) -> Arc<SavePlan> {
-    planned(Options::new("me"), trigger, coverage).expect("a plan")
-}
-
-fn windows(save: &SavePlan) -> Vec<Window> {
-    save.slices.iter().map(|slice| slice.window).collect()
-}
-
-fn keys(save: &SavePlan) -> Vec<&str> {
-    save.slices.iter().map(|slice| slice.task_key.as_str()).collect()
-}
 
 fn new_plan(save: &SavePlan) -> &NewPlan {
     match &save.target {
@@ -180,7 +18,7 @@ fn the_first_plan_goes_from_the_initial_time_to_the_safety_barrier_in_whole_seco
     assert_eq!((save.origin, save.epoch, save.complete), (at(100), 0, true));
 }
 
-// covers: ING-3.3-05, ING-3.6-02, ING-3.10-01, ING-3.10-03, ING-8.1-05
+// covers: ING-3.3-05, ING-3.6-02, ING-3.10-01, ING-3.10-03, ING-8.1-01, ING-8.1-02, ING-8.1-05
 #[test]
 fn a_plan_says_what_it_was_made_from_and_its_tasks_carry_the_params() {
     let save = plan(trigger(), &fresh());
@@ -277,7 +115,7 @@ fn a_trigger_that_cannot_be_compiled_is_refused_with_the_reason() {
     let mut driver = Driver(Planner::new(Options::new("me"), Rng::new(1), HERE));
     driver.0.poll(HERE, &mut Vec::new());
     driver.ok(Done::FireDue(FiredDue { fired: 1, next_due: Some(DB_NOW), now: DB_NOW }));
-    driver.ok(Done::TakeTrigger(Some(trigger())));
+    driver.ok(Done::TakeTrigger(Some(Box::new(trigger()))));
     let wants = driver.on(Got::Compiled(Err("no such endpoint".into())));
     let [Want::Tx(Tx::SettleTrigger(settle))] = &wants[..] else { panic!("{wants:?}") };
     assert_eq!(settle.settlement, Settlement::Refused { error: "no such endpoint".into() });
@@ -290,7 +128,7 @@ fn a_store_that_is_away_while_compiling_defers_the_trigger() {
     let mut driver = Driver(Planner::new(Options::new("me"), Rng::new(1), HERE));
     driver.0.poll(HERE, &mut Vec::new());
     driver.ok(Done::FireDue(FiredDue { fired: 1, next_due: Some(DB_NOW), now: DB_NOW }));
-    driver.ok(Done::TakeTrigger(Some(trigger())));
+    driver.ok(Done::TakeTrigger(Some(Box::new(trigger()))));
     let wants = driver.on(Got::Compiled(Err(TxError::Busy.into())));
     let [Want::Tx(Tx::SettleTrigger(settle))] = &wants[..] else { panic!("{wants:?}") };
     assert!(matches!(settle.settlement, Settlement::Later { .. }));

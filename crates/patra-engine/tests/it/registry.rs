@@ -1,0 +1,101 @@
+//! Who reads the registry, and how often.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use patra_core::state::{TaskStatus, TriggerStatus};
+use patra_engine::{Role, registry};
+
+use crate::support::{FarSide, MANIFEST, World, stop};
+
+// covers: ING-3.1-03, ING-3.5-01, ING-3.8-03, ING-3.10-04
+#[tokio::test(start_paused = true)]
+async fn an_executor_needs_nothing_of_the_registry() {
+    let (world, registry_reads) = World::new(FarSide::with(95)).with_watched_store();
+    world.fire("job").await;
+    let planner = world.start_as("planner", &[Role::Planner]).await;
+    while world.store.lock().tasks.is_empty() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    stop(planner).await;
+    registry::remove(&world.store, "far").await.unwrap();
+    registry_reads.store(0, Relaxed);
+
+    let executor = world.start_as("executor", &[Role::Executor]).await;
+    let progress = world.finished("job").await;
+    stop(executor).await;
+    assert_eq!((progress.inserted, progress.tasks_succeeded), (95, 2));
+    assert_eq!(registry_reads.load(Relaxed), 0, "the snapshot was enough");
+}
+
+/// Together with the store's one statement per read: the statements of a compile do not grow with the manifest.
+// covers: ING-3.7-03
+#[tokio::test(start_paused = true)]
+async fn a_plan_reads_the_registry_once_however_much_is_in_it() {
+    for endpoints in [1, 40] {
+        let (world, registry_reads) = World::new(FarSide::with(95)).with_watched_store();
+        let (head, records) = MANIFEST.split_once("  records:").unwrap();
+        let names = (1..endpoints).map(|at| format!("records-{at}")).chain(["records".to_owned()]);
+        let all: String = names.map(|name| format!("  {name}:{records}")).collect();
+        world.apply(&format!("{head}{all}")).await;
+        registry_reads.store(0, Relaxed);
+        let engine = world.start("one").await;
+        world.ask("job").await;
+        engine.nudge();
+        assert_eq!(world.finished("job").await.inserted, 95);
+        stop(engine).await;
+        assert_eq!(registry_reads.load(Relaxed), 1, "{endpoints} endpoints");
+    }
+}
+
+// covers: ING-3.6-01
+#[tokio::test(start_paused = true)]
+async fn what_does_not_compile_makes_no_plan_and_says_why() {
+    let world = World::new(FarSide::with(95));
+    // A sound manifest, but not for this: nothing says where a harvest begins.
+    world.apply(&MANIFEST.replace(", initial: 1970-01-01", "")).await;
+    let engine = world.start("one").await;
+    world.ask("job").await;
+    engine.nudge();
+    let progress = world.finished("job").await;
+    stop(engine).await;
+    assert_eq!((progress.trigger_status, progress.tasks()), (TriggerStatus::Failed, 0));
+    let remarks = progress.remarks.unwrap();
+    assert!(remarks.contains("HARVEST needs `initial`"), "{remarks}");
+    let store = world.store.lock();
+    assert!(store.plans.is_empty() && !store.tasks.iter().any(|task| task.status == TaskStatus::Queued));
+}
+
+#[tokio::test]
+async fn a_manifest_is_checked_for_what_each_endpoint_is_meant_for() {
+    let sound = registry::check("far.yaml", MANIFEST).unwrap();
+    assert_eq!(sound.manifest.provenance, "far");
+    let problems = registry::check("far.yaml", &MANIFEST.replace(", initial: 1970-01-01", "")).unwrap_err();
+    assert!(problems[0].message.contains("HARVEST needs `initial`") && problems[0].line > 0, "{problems:?}");
+
+    let (before, rest) = MANIFEST.split_once("    window:").unwrap();
+    let unwindowed = format!("{before}{}", rest.split_once('\n').unwrap().1)
+        .replace(", from: \"${ window.from | epoch }\", to: \"${ window.to | epoch }\"", "");
+    let checked = registry::check("far.yaml", &unwindowed).unwrap();
+    assert!(checked.warnings.iter().any(|warning| warning.contains("cannot be harvested")), "{:?}", checked.warnings);
+    // One that is to be asked by itself cannot be left like that.
+    let scheduled = unwindowed.replace("    pagination:", "    schedule: { every: PT1H }\n    pagination:");
+    assert!(registry::check("far.yaml", &scheduled).is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_registry_that_cannot_be_read_any_more_is_mended_by_applying() {
+    let world = World::new(FarSide::with(1));
+    world.apply(MANIFEST).await;
+    {
+        let mut store = world.store.lock();
+        store.sections.get_mut("far").unwrap()[0].config = r#"{"colour":"red"}"#.into();
+        store.provenances[0].document_hash = "another".into();
+    }
+    let broken = registry::manifest(&world.store, "far").await.unwrap_err().to_string();
+    assert!(broken.contains("colour"), "{broken}");
+    let manifest = registry::check("far.yaml", MANIFEST).unwrap().manifest;
+    let outcome = registry::apply(&world.store, &manifest).await.unwrap();
+    assert_eq!(registry::word(outcome.result), "changed");
+    assert_eq!(registry::manifest(&world.store, "FAR ").await.unwrap().version(), manifest.version());
+}

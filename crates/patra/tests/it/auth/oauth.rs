@@ -1,0 +1,124 @@
+//! Tokens that end: got when they are needed, renewed ahead of their end and when they are refused, by one at a time.
+
+use super::*;
+
+const AUTH: &str = "{ type: oauth2, oauth2: { token_url: \"FAR/oauth/token\", grant: GRANT, refresh_ahead: PT1S } }";
+const SECRETS: &str = r#"{"clientId": "client", "clientSecret": "canary-secret", "refreshToken": "canary-refresh-0", "unused": "canary"}"#;
+
+fn oauth() -> OAuth {
+    OAuth { client_secret: "canary-secret".into(), refresh_token: "canary-refresh-0".into(), ..OAuth::default() }
+}
+
+fn auth(server: &Server, grant: &str) -> String {
+    AUTH.replace("FAR", server.base_url()).replace("GRANT", grant)
+}
+
+// covers: G-12, ING-4.2-01, C-38
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_gets_tokens_and_replaces_those_that_are_refused() {
+    for max_uses in [0, 3] {
+        let (server, place) = (far_side(refresh_script(OAuth { max_uses, ..oauth() })), Place::sqlite());
+        place.apply(&manifest(&server, &auth(&server, "client_credentials")));
+        add(&place, "oauth2", SECRETS);
+        collects_all(&place, &server, &[]);
+        let stats = server.stats();
+        assert_eq!(stats.access.tokens_refused, 0);
+        match max_uses {
+            0 => assert_eq!((stats.access.tokens_issued, stats.r401), (1, 0)),
+            _ => assert!(stats.access.tokens_issued > 4 && stats.r401 > 0, "{stats:?}"),
+        }
+        // Another process finds the token in the database.
+        if max_uses == 0 {
+            succeeds(&place.run(&["run", "far", "records", "--to", "2024-01-03"]));
+            assert_eq!(server.stats().access.tokens_issued, 1);
+        }
+        let states = place.list(&["credential-states"]);
+        assert!(states[0]["expires_at"].is_string() && states[0]["status_code"] == "ACTIVE", "{states:?}");
+        assert!(states[0].get("sealed").is_none());
+    }
+}
+
+// covers: G-12, MAP-X-03
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refresh_token_is_used_once_whoever_needs_a_new_one() {
+    // Tokens end after three uses, so that the runs of a process fall over each other to replace them.
+    let script = refresh_script(OAuth { max_uses: 3, ..oauth() });
+    let (server, place) = (far_side(script), Place::sqlite());
+    place.apply(&manifest(&server, &auth(&server, "refresh_token")));
+    add(&place, "oauth2", SECRETS);
+    collects_all(&place, &server, &[]);
+    let access = server.stats().access;
+    assert!(access.refreshes > 4, "{access:?}");
+    assert_eq!((access.refresh_reuses, access.tokens_refused), (0, 0), "{access:?}");
+}
+
+// covers: G-12
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_on_one_database_never_use_a_refresh_token_twice() {
+    let Some(place) = Place::postgres() else { return };
+    let script = refresh_script(OAuth { max_uses: 4, ..oauth() });
+    let server = far_side(Script { latency_ms: 5, door_latency_ms: 30, ..script });
+    let narrow = manifest(&server, &auth(&server, "refresh_token")).replace("PT12H", "PT2H");
+    place.apply(&narrow);
+    let key = "c".repeat(64);
+    let patra = |args: &[&str]| {
+        let mut command = place.patra();
+        command.env("PATRA_MASTER_KEY", &key).env("RUST_LOG", "trace").args(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let mut added = patra(&["credential", "add", "far", "--type", "oauth2", "--provenance", "far"]);
+    added.stdin.take().unwrap().write_all(SECRETS.as_bytes()).unwrap();
+    succeeds(&added.wait_with_output().unwrap());
+
+    let children: Vec<_> = (0..3).map(|_| patra(&[&["run"], &ALL[..]].concat())).collect();
+    for child in children {
+        succeeds(&child.wait_with_output().unwrap());
+    }
+    assert_eq!(place.list(&["items"]).len(), server.dataset().len());
+    let access = server.stats().access;
+    assert!(access.refreshes > 5, "{access:?}");
+    assert_eq!((access.refresh_reuses, access.tokens_refused), (0, 0), "{access:?}");
+    shows_nothing(&place);
+}
+
+// covers: G-12, ING-3.6-03, ING-4.2-10
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_refresh_stops_the_source_and_says_what_to_do() {
+    let (server, place) = (far_side(refresh_script(oauth())), Place::sqlite());
+    place.apply(&manifest(&server, &auth(&server, "refresh_token")));
+    add(&place, "oauth2", &SECRETS.replace("canary-refresh-0", "canary-stale"));
+    let output = collect(&place, &[]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(!text(&output).contains(CANARY), "{}", text(&output));
+    let task = &place.list(&["tasks"])[0];
+    let message = task["error"]["message"].as_str().unwrap();
+    assert_eq!((&task["error"]["code"], &task["error"]["level"]), (&"UPSTREAM_AUTH_FAILED".into(), &"L4".into()));
+    assert!(message.contains("400: invalid_grant") && message.contains("patra credential rotate far"), "{message}");
+    // A dead credential is asked about once, not by every slice.
+    assert_eq!((server.stats().access.tokens_refused, server.stats().data_requests), (1, 0));
+    let listed = succeeds(&place.run(&["credential", "list"]));
+    assert!(listed.contains("REJECTED") && listed.contains("invalid_grant"), "{listed}");
+
+    succeeds(&fed(&place, &["credential", "rotate", "far", "--revoke-old"], SECRETS));
+    collects_all(&place, &server, &[]);
+    let listed = succeeds(&place.run(&["credential", "list", "-o", "ndjson"]));
+    assert!(listed.contains("REVOKED"), "{listed}");
+}
+
+// covers: G-12
+#[tokio::test(flavor = "multi_thread")]
+async fn check_gets_a_token_or_says_why_not() {
+    let (server, place) = (far_side(refresh_script(oauth())), Place::sqlite());
+    place.apply(&manifest(&server, &auth(&server, "client_credentials")));
+    add(&place, "oauth2", SECRETS);
+    let checked = succeeds(&place.run(&["credential", "check", "far"]));
+    assert!(checked.contains("far works: a token until 2"), "{checked}");
+    assert_eq!(server.stats().access.tokens_issued, 1);
+
+    succeeds(&fed(&place, &["credential", "rotate", "far"], &SECRETS.replace("canary-secret", "canary-wrong")));
+    let output = place.run(&["credential", "check", "far"]);
+    assert_eq!(output.status.code(), Some(78), "{}", text(&output));
+    assert!(text(&output).contains("401: invalid_client") && !text(&output).contains(CANARY), "{}", text(&output));
+    shows_nothing(&place);
+}
