@@ -1,6 +1,10 @@
 //! Where a slice's reading stands, and whether there is a next page. Pure: a page's facts in, a decision out.
 
+mod walk;
+
 use serde::{Deserialize, Serialize};
+
+pub use walk::{End, Step, Walk};
 
 /// The place that a request reads from, and that a later run resumes at. Stored as JSON in the batch ledger.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -27,11 +31,9 @@ impl Position {
         match self {
             Position::Token(token) => token.clone(),
             Position::Url(Some(url)) => Some(format!("url:{}", crate::hash::sha256_hex(url.as_bytes()))),
-            Position::Url(None)
-            | Position::Offset(_)
-            | Position::Page(_)
-            | Position::Time
-            | Position::Ids { .. } => None,
+            Position::Url(None) | Position::Offset(_) | Position::Page(_) | Position::Time | Position::Ids { .. } => {
+                None
+            }
         }
     }
 
@@ -219,29 +221,6 @@ pub enum Next {
     Broken(&'static str),
 }
 
-/// Notices a far side that serves the same page for ever (ING-15-01). Remembers a bounded number of page hashes: a loop
-/// longer than that is caught by the run's budget.
-#[derive(Clone, Debug, Default)]
-pub struct LoopGuard {
-    seen: std::collections::VecDeque<[u8; 16]>,
-}
-
-impl LoopGuard {
-    const REMEMBERED: usize = 64;
-
-    /// True when a page with this content has been read before in this run. An empty page is never a loop.
-    pub fn repeats(&mut self, content: [u8; 16]) -> bool {
-        if self.seen.contains(&content) {
-            return true;
-        }
-        if self.seen.len() == Self::REMEMBERED {
-            self.seen.pop_front();
-        }
-        self.seen.push_back(content);
-        false
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -350,16 +329,6 @@ mod tests {
         assert_eq!(after(&crossref, &token("*"), &with(10)), Next::At(token("same")));
         assert_eq!(after(&crossref, &token("same"), &with(4)), Next::End);
         assert_eq!(after(&rule(Kind::Token { initial: None }), &token("x"), &with(0)), Next::End);
-    }
-
-    #[test]
-    fn the_loop_guard_knows_a_page_again_and_stays_small() {
-        let mut guard = LoopGuard::default();
-        for round in 0..200u8 {
-            assert!(!guard.repeats([round; 16]));
-        }
-        assert!(guard.repeats([199; 16]));
-        assert!(guard.seen.len() <= LoopGuard::REMEMBERED);
     }
 
     #[test]

@@ -16,9 +16,7 @@ pub use credential::{
     RefreshLeased, RevokeCredential, SaveCredential, StoreToken, TokenStored, Versions,
 };
 pub use cursor::{Advance, AdvanceCursor, CursorMoved, RecordAdvance};
-pub use fan::{
-    Child, FanOut, FannedOut, MAX_CHILDREN, MAX_PARENTS, MAX_PARTITIONS, MAX_WAITING, Parent, ReadParents,
-};
+pub use fan::{Child, FanOut, FannedOut, MAX_CHILDREN, MAX_PARENTS, MAX_PARTITIONS, MAX_WAITING, Parent, ReadParents};
 pub use key::{CreateKey, KeyCreated, KeyRevoked, RevokeKey, Scope};
 pub use plan::{
     Coverage, Fire, FireDue, Fired, FiredDue, Inventory, NewPlan, NewSlice, OpenPlan, PlanSaved, PlanTarget,

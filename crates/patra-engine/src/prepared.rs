@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use patra_connectors::Pager;
 use patra_core::gate::Rate;
-use patra_core::port::Queries;
 use patra_core::params;
+use patra_core::port::Queries;
 use patra_core::protocol::planner::SliceForm;
 use patra_core::protocol::run::{Details, Policy, Split};
 use patra_core::record::Stream;

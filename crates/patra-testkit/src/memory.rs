@@ -25,8 +25,8 @@ use patra_core::tx::{Done, Tx, TxError};
 use patra_core::{InstanceId, SliceId, TaskId, Ts};
 
 pub use rows::{
-    Batch, CandidateRow, Cursor, Endpoint, Event, Instance, Item, ItemStream, KeyRow, Origin, Plan, Provenance, Quarantined, Run,
-    ScheduleRow, Slice, Task,
+    Batch, CandidateRow, Cursor, Endpoint, Event, Instance, Item, ItemStream, KeyRow, Origin, Plan, Provenance,
+    Quarantined, Run, ScheduleRow, Slice, Task,
 };
 pub use rows::{CredentialRow, CredentialState};
 pub use shared::SharedMem;

@@ -11,7 +11,6 @@
 //! ```
 
 mod details;
-mod outlook;
 mod page;
 mod place;
 mod reader;
@@ -39,8 +38,8 @@ use crate::tx::{
 pub use details::Details;
 pub use page::{Evidence, Page, Refusal};
 pub use reader::Fetch;
-pub use split::Split;
 use reader::Reader;
+pub use split::Split;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {

@@ -1,9 +1,7 @@
 //! What follows a page and why, in words for the author of a manifest. The decisions are those of a run; this adds the
 //! reasons.
 
-use std::collections::BTreeSet;
-
-use patra_core::paging::{Kind, LoopGuard, Next, Position, Rule};
+use patra_core::paging::{self, End, Kind, Position, Rule, Step};
 use patra_core::protocol::run::Page;
 use patra_spec::Snapshot;
 
@@ -38,29 +36,18 @@ impl Outlook {
     }
 }
 
-/// Remembers what the pages of a slice have told.
+/// The way through a slice, told in words.
 #[derive(Debug)]
 pub struct Walk {
     rule: Rule,
     can_cut: bool,
-    all_full: bool,
-    pages: u32,
-    items: u64,
-    seen: LoopGuard,
-    tokens: BTreeSet<String>,
+    way: paging::Walk,
 }
 
 impl Walk {
     pub fn new(spec: &Snapshot) -> Walk {
-        Walk {
-            rule: spec.paging(),
-            can_cut: spec.window.supports_updated_since,
-            all_full: true,
-            pages: 0,
-            items: 0,
-            seen: LoopGuard::default(),
-            tokens: BTreeSet::new(),
-        }
+        let (rule, can_cut) = (spec.paging(), spec.window.supports_updated_since);
+        Walk { rule, can_cut, way: paging::Walk::new(true) }
     }
 
     /// The same with pages of another size.
@@ -80,43 +67,44 @@ impl Walk {
 
     /// What follows the page read at `here`.
     pub fn after(&mut self, here: &Position, page: &Page) -> Outlook {
-        self.pages += 1;
-        self.items += u64::from(page.facts.items);
-        let outlook = self.plain(here, page);
-        self.all_full &= page.facts.items >= self.rule.page_size;
-        self.tokens.extend(here.token_key());
-        self.within_max_page(self.within_the_ceiling(here, page.facts.total, outlook))
-    }
-
-    fn plain(&mut self, here: &Position, page: &Page) -> Outlook {
-        if page.facts.items > 0 && self.seen.repeats(page.content) {
-            return self.repeated(here, page.facts.total);
+        let step = self.way.after(&self.rule, here, &page.facts, page.content, &page.rejected);
+        if let Some(token) = here.token_key() {
+            self.way.remember(&token);
         }
-        match self.rule.next(here, &page.facts, self.all_full) {
-            Next::At(position) | Next::Perhaps(position) => {
-                let token = position.token_key();
-                let repeats =
-                    token.is_some() && (token == here.token_key() || token.is_some_and(|t| self.tokens.contains(&t)));
-                if self.rule.unique_tokens && repeats && matches!(position, Position::Token(_)) {
-                    return Outlook::End {
-                        why: "the token came before, and unique_tokens says that this is the end".into(),
-                    };
-                }
-                Outlook::Next { why: self.why_more(here, page), position }
+        match step {
+            Step::Next { next, .. } => Outlook::Next { why: self.why_more(here, page), position: next },
+            Step::Again => {
+                let why = format!("{}; a run asks for this page once more, in case it has grown", self.why_end(page));
+                Outlook::End { why }
             }
-            Next::End => {
-                let again = self.rule.tail_probe && page.facts.items > 0;
-                let again = if again { "; a run asks for this page once more, in case it has grown" } else { "" };
-                Outlook::End { why: format!("{}{again}", self.why_end(page)) }
+            Step::Restart => {
+                let why = "the total has fallen, so records have moved: the slice is read from its first page again";
+                Outlook::Next { position: self.rule.first(), why: why.into() }
             }
-            Next::Cut => self.cut("one answer does not hold all records of the window".into()),
-            Next::Broken(reason) => Outlook::Broken { why: reason.into() },
+            Step::End(end) => Outlook::End { why: self.why_this_end(end, page) },
+            Step::TooMuch { total, at_most, .. } => self.too_much(total, at_most),
+            Step::MaxPage { pages, .. } => {
+                let why = format!("{pages} pages were read, which is max_page, and there is more");
+                if self.rule.split_at_max { Outlook::Cut { why } } else { Outlook::Partial { why } }
+            }
+            Step::Broken(fault) => Outlook::Broken { why: fault.message },
         }
     }
 
     /// Only where the far side filters by time is there less to ask for.
-    fn cut(&self, why: String) -> Outlook {
+    fn too_much(&self, total: Option<u64>, at_most: u64) -> Outlook {
+        let found = total.map_or_else(|| "more".to_owned(), |total| total.to_string());
+        let why = format!("the window holds {found} records and a query gives out {at_most}");
         if self.can_cut { Outlook::Cut { why } } else { Outlook::Broken { why } }
+    }
+
+    fn why_this_end(&self, end: End, page: &Page) -> String {
+        match end {
+            End::Page => self.why_end(page),
+            End::Repeated => "this page was read before".into(),
+            End::TokenSeen => "the token came before, and unique_tokens says that this is the end".into(),
+            End::Counted => "all records that the total names are read".into(),
+        }
     }
 
     fn why_more(&self, here: &Position, page: &Page) -> String {
@@ -150,41 +138,6 @@ impl Walk {
             (Kind::Time, _) => "one answer holds the whole window".into(),
         }
     }
-
-    /// The same page again: the end of numbered pages and of `always_token`, unless the total says otherwise.
-    fn repeated(&self, here: &Position, total: Option<u64>) -> Outlook {
-        let before = self.rule.before(here);
-        let all_seen = total.is_none_or(|total| before.unwrap_or(self.items) >= total);
-        if (before.is_some() || self.rule.always_token) && all_seen {
-            return Outlook::End { why: "this page was read before".into() };
-        }
-        Outlook::Broken { why: "the far side serves the same page again and again".into() }
-    }
-
-    fn within_max_page(&self, outlook: Outlook) -> Outlook {
-        match (&outlook, self.rule.max_page) {
-            (Outlook::Next { .. }, Some(max)) if self.pages >= max => {
-                let why = format!("{} pages were read, which is max_page, and there is more", self.pages);
-                if self.rule.split_at_max { Outlook::Cut { why } } else { Outlook::Partial { why } }
-            }
-            _ => outlook,
-        }
-    }
-
-    fn within_the_ceiling(&self, here: &Position, total: Option<u64>, outlook: Outlook) -> Outlook {
-        let Some(ceiling) = self.rule.ceiling else { return outlook };
-        let over =
-            |found: String| self.cut(format!("the window holds {found} records and result_ceiling is {ceiling}"));
-        if let Some(total) = total.filter(|total| *total > ceiling) {
-            return over(total.to_string());
-        }
-        let behind = outlook.next().and_then(|next| self.rule.before(next)).is_some_and(|before| before >= ceiling);
-        match (behind, total) {
-            (false, _) => outlook,
-            (true, Some(total)) => Outlook::End { why: format!("all {total} records that the total names are read") },
-            (true, None) => over(format!("more than {}", self.rule.before(here).unwrap_or(0))),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -194,15 +147,7 @@ mod tests {
     use super::*;
 
     fn walk(kind: Kind) -> Walk {
-        Walk {
-            rule: Rule::new(kind, 10),
-            can_cut: true,
-            all_full: true,
-            pages: 0,
-            items: 0,
-            seen: LoopGuard::default(),
-            tokens: BTreeSet::new(),
-        }
+        Walk { rule: Rule::new(kind, 10), can_cut: true, way: paging::Walk::new(true) }
     }
 
     fn page(items: u32, content: u8) -> Page {
@@ -260,7 +205,7 @@ mod tests {
         ceiling.rule.ceiling = Some(20);
         let mut many = page(10, 1);
         many.facts.total = Some(21);
-        let cut = Outlook::Cut { why: "the window holds 21 records and result_ceiling is 20".into() };
+        let cut = Outlook::Cut { why: "the window holds 21 records and a query gives out 20".into() };
         assert_eq!(ceiling.after(&Position::Offset(0), &many), cut);
         ceiling.can_cut = false;
         assert!(matches!(ceiling.after(&Position::Offset(0), &many), Outlook::Broken { .. }));
@@ -270,7 +215,7 @@ mod tests {
         );
         let mut all = page(10, 3);
         all.facts.total = Some(20);
-        assert_eq!(ceiling.after(&Position::Offset(10), &all).why(), "all 20 records that the total names are read");
+        assert_eq!(ceiling.after(&Position::Offset(10), &all).why(), "all records that the total names are read");
 
         let mut capped = walk(Kind::Page { base: 1 });
         capped.rule.max_page = Some(1);

@@ -43,9 +43,7 @@ pub(super) async fn mark(session: &Session, statement: &Statement, op: &CommitBa
     let versions: Vec<_> = op.marks.iter().map(|mark| mark.candidate.version.as_str()).collect();
     let reasons: Vec<_> = op.marks.iter().map(|mark| mark.bad.as_deref()).collect();
     let Stream { project_key, provenance_code, endpoint_name, .. } = &*op.stream;
-    session
-        .write(statement, &[project_key, provenance_code, endpoint_name, &ids, &versions, &reasons, &now])
-        .await?;
+    session.write(statement, &[project_key, provenance_code, endpoint_name, &ids, &versions, &reasons, &now]).await?;
     Ok(())
 }
 

@@ -170,7 +170,9 @@ impl Ending<'_> {
         let over = |run, task, error| Ending { run, task, error, attempts, delay: None };
         match &op.end {
             RunEnd::Succeeded => over("SUCCEEDED", TaskStatus::Succeeded, None),
-            RunEnd::Partial { error } | RunEnd::Split { error, .. } => over("PARTIAL", TaskStatus::Partial, Some(error)),
+            RunEnd::Partial { error } | RunEnd::Split { error, .. } => {
+                over("PARTIAL", TaskStatus::Partial, Some(error))
+            }
             RunEnd::Failed { error } => over("FAILED", TaskStatus::Failed, Some(error)),
             RunEnd::Requeue { error, counted: true, .. } if attempts >= op.max_attempts => {
                 over("FAILED", TaskStatus::Failed, Some(error))

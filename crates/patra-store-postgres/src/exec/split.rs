@@ -41,8 +41,7 @@ pub(super) const STATEMENTS: &[&str] = &[RETIRE_SLICE, INSERT_SLICES, INSERT_TAS
 
 /// Puts the slices, which together are the task's window, in its place. The task's row is locked.
 pub(super) async fn replace(session: &Session, task: TaskId, slices: &[NewSlice], now: Time) -> Result<(), Fail> {
-    let [retire, insert_slices, insert_tasks] =
-        session.prepare([RETIRE_SLICE, INSERT_SLICES, INSERT_TASKS]).await?;
+    let [retire, insert_slices, insert_tasks] = session.prepare([RETIRE_SLICE, INSERT_SLICES, INSERT_TASKS]).await?;
     let specs: Vec<_> = slices.iter().map(|slice| Json(slice.spec.as_str())).collect();
     let signatures: Vec<_> = slices.iter().map(|slice| slice.signature.as_str()).collect();
     let hashes: Vec<_> = slices.iter().map(|slice| slice.expr_hash.as_str()).collect();

@@ -67,11 +67,8 @@ pub(super) async fn a_bad_id_is_left_alone_for_longer_each_time(fx: Fixture) {
         let pause = time(&rows.at(0, "expires_at")).since(time(&rows.at(0, "updated_at")));
         assert_eq!((int(&rows.at(0, "tries")), pause), (tries, bad_id_pause(tries as u32)), "batch {no}");
     }
-    fx.ok(Arc::new(CommitBatch {
-        marks: vec![mark("x", "2", None)],
-        ..make::page(&lease, run, 5, Vec::new(), true)
-    }))
-    .await;
+    fx.ok(Arc::new(CommitBatch { marks: vec![mark("x", "2", None)], ..make::page(&lease, run, 5, Vec::new(), true) }))
+        .await;
     let rows = fx.rows(View::Candidates).await;
     assert_eq!((rows.texts("status_code"), rows.at(0, "expires_at")), (vec!["FETCHED".to_owned()], Cell::Null));
     if !fx.subject.is_real() {

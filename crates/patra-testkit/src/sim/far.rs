@@ -80,7 +80,13 @@ impl Far {
                     break;
                 }
             }
-            records.push(FarRecord { key: format!("r{id}"), partition: None, revisions, ghost: rng.chance(250), bad: rng.chance(40) });
+            records.push(FarRecord {
+                key: format!("r{id}"),
+                partition: None,
+                revisions,
+                ghost: rng.chance(250),
+                bad: rng.chance(40),
+            });
         }
         Far { records, poison: None, ids_only: false, ceiling: None }
     }

@@ -144,7 +144,7 @@ async fn try_says_which_rule_ends_or_cuts_a_slice() {
         (
             "type: offset, page_size: 300, result_ceiling: 500",
             "1",
-            &["narrower ones", "holds 1000 records and result_ceiling is 500"],
+            &["narrower ones", "holds 1000 records and a query gives out 500"],
         ),
     ] {
         let output = attempt(&place, &place.file("far.yaml", &numbered(paging)), &["--pages", pages]);

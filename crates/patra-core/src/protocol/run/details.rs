@@ -66,12 +66,7 @@ impl Run {
         }
     }
 
-    pub(super) fn on_screened(
-        &mut self,
-        now: Ts,
-        answer: Result<Vec<Candidate>, TxError>,
-        wants: &mut Vec<Want>,
-    ) {
+    pub(super) fn on_screened(&mut self, now: Ts, answer: Result<Vec<Candidate>, TxError>, wants: &mut Vec<Want>) {
         let (State::Screening { again }, Stage::Paging(policy)) = (&mut self.reader.state, &self.stage) else { return };
         let wanted = match answer {
             Ok(wanted) => wanted,

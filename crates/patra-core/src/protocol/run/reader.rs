@@ -8,9 +8,8 @@ use super::place::{Place, batch_key};
 use super::{Run, Stage, Verdict, Want};
 use crate::error::{Code, Fault, Level};
 use crate::gate::Decision;
-use crate::hash::content_hash;
 use crate::id::RunId;
-use crate::paging::{LoopGuard, Position};
+use crate::paging::{Position, Step, Walk};
 use crate::record::Marked;
 use crate::time::Ts;
 use crate::tx::{BatchStats, Failure, RunEnd};
@@ -24,7 +23,7 @@ pub struct Fetch {
     pub page_size: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Reader {
     pub(super) state: State,
     /// The page that is being read, or read next; none at the end.
@@ -32,25 +31,12 @@ pub(super) struct Reader {
     /// What the last request asked for.
     asked: Option<Position>,
     batch_no: u32,
-    /// Pages read by this run, details apart.
-    pages: u32,
     /// Nothing but a total says that this page exists: a 404 is the end then.
     perhaps: bool,
-    /// Every page of the slice so far was full. Not known behind a resume.
-    pub(super) all_full: bool,
-    pub(super) empty_pages: u32,
-    /// The page at hand is the last one, asked for again.
-    pub(super) probing: bool,
-    /// The total that the page before told.
-    pub(super) total: Option<u64>,
-    pub(super) restarts: u32,
-    pub(super) polluted: u32,
-    pub(super) tokens: TokensSeen,
+    walk: Walk,
     /// Failed tries of this page, refusals for pacing apart.
     failures: u32,
     throttles: u32,
-    pub(super) seen: LoopGuard,
-    pub(super) items: u64,
     /// The ids of the page at hand, while their details are fetched.
     pub(super) phase: Option<Phase>,
     pub(super) bad_in_a_row: u32,
@@ -87,11 +73,28 @@ pub(super) enum Ending {
     },
 }
 
+impl Default for Reader {
+    fn default() -> Reader {
+        Reader {
+            state: State::default(),
+            position: None,
+            asked: None,
+            batch_no: 0,
+            perhaps: false,
+            walk: Walk::new(true),
+            failures: 0,
+            throttles: 0,
+            phase: None,
+            bad_in_a_row: 0,
+        }
+    }
+}
+
 impl Reader {
     pub(super) fn begin(&mut self, position: Position, from_the_start: bool) {
         self.position = Some(position);
         self.batch_no = 1;
-        self.all_full = from_the_start;
+        self.walk = Walk::new(from_the_start);
     }
 
     pub(super) fn halt(&mut self) {
@@ -130,7 +133,7 @@ impl Reader {
     /// Goes on to the page behind this one.
     fn step(&mut self, next: Option<Position>, perhaps: bool) {
         if let Some(token) = self.position.take().and_then(|position| position.token_key()) {
-            self.tokens.remember(&token);
+            self.walk.remember(&token);
         }
         self.position = next;
         self.perhaps = perhaps;
@@ -144,7 +147,8 @@ impl Run {
         let (State::Asking, None) = (&self.reader.state, &self.verdict) else { return };
         match decision {
             Decision::Allow => {
-                let (Some(run), Some(at), Stage::Paging(policy)) = (self.run, &self.reader.position, &self.stage) else {
+                let (Some(run), Some(at), Stage::Paging(policy)) = (self.run, &self.reader.position, &self.stage)
+                else {
                     return;
                 };
                 let details = self.reader.phase.as_ref().and_then(|phase| phase.position(at));
@@ -175,31 +179,31 @@ impl Run {
 
     fn on_page(&mut self, mut page: Box<Page>, wants: &mut Vec<Want>) {
         let (Stage::Paging(policy), Some(here)) = (&self.stage, self.reader.position.clone()) else { return };
-        let (rule, two_phase) = (policy.paging.clone(), policy.details.is_some());
-        self.reader.pages += 1;
-        let step = match self.reader.outlook(&here, &page, &rule) {
-            Ok(step) => step,
-            Err(fault) => {
+        let policy = std::sync::Arc::clone(policy);
+        let step = self.reader.walk.after(&policy.paging, &here, &page.facts, page.content, &page.rejected);
+        let ending = match step {
+            Step::Next { next, perhaps } => Ending::Next { next, perhaps },
+            Step::Again => Ending::Next { next: here, perhaps: false },
+            Step::Restart => Ending::Next { next: policy.paging.first(), perhaps: false },
+            Step::End(_) => Ending::End,
+            Step::TooMuch { next, total, at_most } => {
+                Ending::Over { next, end: self.too_much(&policy, total, at_most) }
+            }
+            Step::MaxPage { next, pages } => Ending::Over { next, end: self.at_max_page(&policy, pages) },
+            Step::Broken(fault) => {
                 let end = match fault.level {
-                    Level::L1 => RunEnd::Requeue {
-                        delay: requeue_delay(self.lease.attempts),
-                        error: fault.clone(),
-                        counted: true,
-                    },
+                    Level::L1 => {
+                        let delay = requeue_delay(self.lease.attempts);
+                        RunEnd::Requeue { delay, error: fault.clone(), counted: true }
+                    }
                     _ => RunEnd::Failed { error: fault.clone() },
                 };
                 self.give_up(end, fault, page.evidence, wants);
                 return;
             }
         };
-        let mut ending = self.within_bounds(&here, &page.facts, step);
-        if let (Ending::Next { next, .. }, pages) = (&ending, self.reader.pages)
-            && rule.max_page.is_some_and(|max| pages >= max)
-        {
-            ending = Ending::Over { next: next.clone(), end: self.at_max_page(pages, rule.split_at_max) };
-        }
         let resliced = matches!(&ending, Ending::Over { end: RunEnd::Split { .. } | RunEnd::Failed { .. }, .. });
-        if resliced && two_phase {
+        if resliced && policy.details.is_some() {
             // The narrower windows name these ids again.
             page.facts.items = 0;
             self.turn(*page, Vec::new(), ending, wants);
@@ -334,7 +338,7 @@ impl Reader {
         // A source that answers with a token again is still at a new page: the ledger's key must differ (C-37).
         let before_token = position
             .token_key()
-            .map(|token| if self.tokens.maybe_seen(&token) { format!("{token}#{}", self.batch_no) } else { token });
+            .map(|token| if self.walk.may_have_read(&token) { format!("{token}#{}", self.batch_no) } else { token });
         Place {
             batch_no: self.batch_no,
             before_token,
@@ -342,34 +346,9 @@ impl Reader {
             retries: self.failures + self.throttles,
             throttles: self.throttles,
             // A page of ids is no progress before its details are there, and neither is reading pages again.
-            progress: self.restarts == 0 && (self.phase.is_none() || matches!(self.asked, Some(Position::Ids { .. }))),
+            progress: !self.walk.is_restarted()
+                && (self.phase.is_none() || matches!(self.asked, Some(Position::Ids { .. }))),
         }
-    }
-}
-
-/// The tokens of a run, as far as they can be remembered in little room: beyond that, every token counts as seen, which
-/// costs nothing but a longer name in the ledger.
-#[derive(Debug, Default)]
-pub(super) struct TokensSeen {
-    hashes: std::collections::BTreeSet<[u8; 16]>,
-}
-
-impl TokensSeen {
-    const REMEMBERED: usize = 1_024;
-
-    fn remember(&mut self, token: &str) {
-        if self.hashes.len() < Self::REMEMBERED {
-            self.hashes.insert(content_hash(token.as_bytes()));
-        }
-    }
-
-    fn maybe_seen(&self, token: &str) -> bool {
-        self.hashes.len() >= Self::REMEMBERED || self.has(token)
-    }
-
-    /// True only for a token that was seen.
-    pub(super) fn has(&self, token: &str) -> bool {
-        self.hashes.contains(&content_hash(token.as_bytes()))
     }
 }
 
