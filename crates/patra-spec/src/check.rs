@@ -79,6 +79,7 @@ impl<'m> Check<'m> {
         self.auth(&path, endpoint);
         self.params(&path, endpoint);
         self.partitions(name, endpoint);
+        self.schedule_can_run(name, endpoint);
         self.request(&path, endpoint);
         self.response(&path, endpoint);
         self.record(&path, endpoint);

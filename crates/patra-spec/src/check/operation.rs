@@ -88,6 +88,9 @@ pub(crate) fn warnings(spec: &Snapshot, endpoint: &Endpoint) -> Vec<String> {
     warn(!rated, "no rate_limit: at most one request per second is sent".into());
     let twice = "window.safety_lag is PT0S and as_of is not true: the last page is read twice";
     warn(!update && window.safety_lag.0.is_zero() && !window.as_of, twice.into());
+    let capped = spec.pagination.as_ref().is_some_and(|paging| paging.result_ceiling.is_some());
+    let back = "window.lookback counts towards result_ceiling: what it reaches back to is in every narrower window too";
+    warn(capped && window.lookback.is_some_and(|lookback| !lookback.0.is_zero()), back.into());
     if let Some(Schedule { every: Some(every) }) = &endpoint.schedule {
         let lag = window.safety_lag.0.saturating_add(every.0);
         let text = format!("safety_lag and schedule.every make a cursor lag of {}, which looks like a stall", Iso(lag));

@@ -37,6 +37,23 @@ impl Check<'_> {
         }
     }
 
+    /// A schedule gives no params: what a run must be given has to come from a partition. A parent may bring more than
+    /// the value that is asked of it, so with one nothing can be said here.
+    pub(super) fn schedule_can_run(&mut self, name: &str, endpoint: &Endpoint) {
+        if endpoint.schedule.is_none() || endpoint.partitions.iter().any(|partition| partition.parent.is_some()) {
+            return;
+        }
+        for (param, declared) in &endpoint.params {
+            let bound = endpoint.partitions.iter().any(|partition| partition.param.as_ref() == Some(param));
+            if declared.required == Some(true) && declared.default.is_none() && !bound {
+                let message = format!("a schedule gives no params, and `{param}` is required");
+                let hint =
+                    format!("give it a default, or a partition that binds it: [{{ param: {param}, values: [..] }}]");
+                self.report_with(&format!("endpoints.{name}.schedule"), message, hint);
+            }
+        }
+    }
+
     fn partition(&mut self, path: &str, endpoint: &Endpoint, partition: &Partition) {
         let Partition { param, values, parent } = partition;
         if values.is_empty() == parent.is_none() {

@@ -313,6 +313,15 @@ fn what_works_less_well_is_a_warning() {
     let twice = "window.safety_lag is PT0S and as_of is not true: the last page is read twice";
     assert_eq!(warnings(&format!("{window} }}")), [twice]);
     assert_eq!(warnings(&format!("{window}, as_of: true }}")), [""; 0]);
+    let capped = |lookback: &str| {
+        let window = format!("window: {{ watermark_key: u, initial: 2024-01-01{lookback} }}");
+        warnings(&format!(
+            "{window}\nquery: {{ o: \"${{ page.offset }}\" }}\npagination: {{ type: offset, page_size: 10, result_ceiling: 100 }}"
+        ))
+    };
+    assert_eq!(capped(""), [""; 0]);
+    let back = "window.lookback counts towards result_ceiling: what it reaches back to is in every narrower window too";
+    assert_eq!(capped(", lookback: PT1H"), [back]);
     assert_eq!(warnings("schedule: { every: PT19M }"), [""; 0]);
     assert_eq!(
         warnings("schedule: { every: PT20M }"),

@@ -33,6 +33,12 @@ fn params_are_declared() {
         &format!("params: {{ q: {{ pattern: '{}' }} }}", "a".repeat(257)),
         "t.yaml:5:30: endpoints.list.params.q.pattern: the pattern has 257 bytes, at most 256 are allowed",
     );
+    check_with(
+        "params: { q: { required: true } }\nschedule: { every: PT1H }",
+        "t.yaml:6:5: endpoints.list.schedule: a schedule gives no params, and `q` is required\n  hint: give it a default, or a partition that binds it: [{ param: q, values: [..] }]",
+    );
+    let bound = "partitions: [{ param: q, values: [a] }]\nschedule: { every: PT1H }";
+    check_with(&format!("params: {{ q: {{ required: true }} }}\n{bound}"), "");
     let many: Vec<String> = (0..65).map(|n| format!("p{n}: {{}}")).collect();
     check_with(
         &format!("params: {{ q: {{}}, {} }}", many.join(", ")),

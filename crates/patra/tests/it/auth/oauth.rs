@@ -56,28 +56,42 @@ async fn a_refresh_token_is_used_once_whoever_needs_a_new_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_on_one_database_never_use_a_refresh_token_twice() {
     let Some(place) = Place::postgres() else { return };
-    let script = refresh_script(OAuth { max_uses: 4, ..oauth() });
-    let server = far_side(Script { latency_ms: 5, door_latency_ms: 30, ..script });
+    let script = Script { latency_ms: 60, door_latency_ms: 30, ..refresh_script(oauth()) };
+    let server = Server::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 1_400), script).unwrap();
     let narrow = manifest(&server, &auth(&server, "refresh_token")).replace("PT12H", "PT2H");
-    place.apply(&narrow);
+    place.apply(&narrow.replace("page_size: 20", "page_size: 2"));
     let key = "c".repeat(64);
-    let patra = |args: &[&str]| {
-        let mut command = place.patra();
-        command.env("PATRA_MASTER_KEY", &key).env("RUST_LOG", "trace").args(args);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().unwrap()
-    };
-    let mut added = patra(&["credential", "add", "far", "--type", "oauth2", "--provenance", "far"]);
-    added.stdin.take().unwrap().write_all(SECRETS.as_bytes()).unwrap();
-    succeeds(&added.wait_with_output().unwrap());
+    let add = ["credential", "add", "far", "--type", "oauth2", "--provenance", "far"];
+    let mut command = place.patra();
+    command.env("PATRA_MASTER_KEY", &key).args(add).args(["--from-env", "clientId=ID"]);
+    command.args(["--from-env", "clientSecret=SECRET", "--from-env", "refreshToken=REFRESH"]);
+    command.env("ID", "client").env("SECRET", "canary-secret").env("REFRESH", "canary-refresh-0");
+    succeeds(&command.output().unwrap());
 
-    let children: Vec<_> = (0..3).map(|_| patra(&[&["run"], &ALL[..]].concat())).collect();
-    for child in children {
-        succeeds(&child.wait_with_output().unwrap());
+    // Into files: a pipe that nobody reads would stop its writer.
+    let log = |number: usize| place.folder.path().join(format!("log-{number}"));
+    let start = |number: usize| {
+        let file = std::fs::File::create(log(number)).unwrap();
+        let mut command = place.patra();
+        command.env("PATRA_MASTER_KEY", &key).env("RUST_LOG", "trace").arg("run").args(ALL);
+        command.stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap()
+    };
+    let mut children: Vec<_> = (0..3).map(start).collect();
+    // Every now and then all of them find their token void at once.
+    let mut ended = Vec::new();
+    while ended.len() < children.len() {
+        tokio::time::sleep(std::time::Duration::from_millis(1_200)).await;
+        server.revoke_tokens();
+        ended = children.iter_mut().filter_map(|child| child.try_wait().unwrap()).collect();
+    }
+    for (number, status) in ended.iter().enumerate() {
+        let text = std::fs::read_to_string(log(number)).unwrap();
+        assert!(status.success(), "{}", &text[text.len().saturating_sub(5_000)..]);
+        assert!(!text.contains(CANARY), "a secret is in log {number}");
     }
     assert_eq!(place.list(&["items"]).len(), server.dataset().len());
     let access = server.stats().access;
-    assert!(access.refreshes > 5, "{access:?}");
+    assert!(access.refreshes >= 3, "{access:?}");
     assert_eq!((access.refresh_reuses, access.tokens_refused), (0, 0), "{access:?}");
     shows_nothing(&place);
 }
