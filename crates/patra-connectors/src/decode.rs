@@ -184,6 +184,8 @@ impl Decoder {
             match self.items.record(raw, payload, hash, window, &mut found) {
                 Ok(Some(record)) if self.outside && !window.contains(record.version.updated_at) => {}
                 Ok(Some(record)) => decoded.records.push(record),
+                // Nothing is missing that came and was not wanted.
+                Ok(None) if self.single => decoded.candidates.extend(self.items.id(&found)),
                 Ok(None) => {}
                 Err(flaw) => decoded.rejected.push(flaw.reject(index, raw)),
             }

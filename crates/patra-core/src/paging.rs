@@ -61,6 +61,8 @@ pub struct Rule {
     pub tail_probe: bool,
     /// How many records of one query the far side gives out (ING-15-02).
     pub ceiling: Option<u64>,
+    /// The far side filters by time, so a narrower window holds less.
+    pub can_cut: bool,
     /// Totals are estimates: one that falls between pages says nothing.
     pub estimates: bool,
     /// At `max_page` the window is cut into narrower ones instead of staying incomplete (ING-4.3-16).
@@ -87,6 +89,7 @@ impl Rule {
             unique_tokens: false,
             tail_probe: false,
             ceiling: None,
+            can_cut: false,
             estimates: false,
             split_at_max: false,
         }

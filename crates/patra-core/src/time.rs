@@ -107,8 +107,11 @@ impl FromStr for Ts {
         if let Ok(at) = text.parse::<jiff::Timestamp>() {
             return Ok(floor(at));
         }
-        text.parse::<jiff::civil::Date>()
-            .ok()
+        // A date and nothing else: a time of day without an offset says nothing in UTC, and must not be dropped.
+        let bare = text.len() == 10 && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+        Some(text)
+            .filter(|_| bare)
+            .and_then(|text| text.parse::<jiff::civil::Date>().ok())
             .and_then(|day| day.to_zoned(jiff::tz::TimeZone::UTC).ok())
             .map(|day| floor(day.timestamp()))
             .ok_or_else(|| ParseError(text.chars().take(60).collect()))
@@ -160,7 +163,9 @@ mod tests {
         check("1970-01-01T01:00:00+01:00", 0);
         check("1970-01-01T00:00:00.123456789Z", 123_456);
         check("1969-12-31T23:59:59.999999999Z", -1);
-        assert!("yesterday".parse::<Ts>().is_err());
+        for unclear in ["yesterday", "1970-01-01 12:00:00", "1970-01-01T12:00:00", "1970-01-01T12:00[Europe/Berlin]"] {
+            assert!(unclear.parse::<Ts>().is_err(), "{unclear}");
+        }
     }
 
     #[test]

@@ -154,6 +154,9 @@ impl<'de> Visitor<'de> for RawVisitor {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Raw, E> {
+        if text.contains('\0') {
+            return Err(E::custom("a text holds the character NUL, which cannot be stored"));
+        }
         Ok(Raw::Text(text.to_owned()))
     }
 

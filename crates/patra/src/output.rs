@@ -74,8 +74,20 @@ fn short(cell: &Cell) -> String {
         Cell::Time(at) => at.to_short_text(),
         Cell::Text(text) | Cell::Json(text) => text.clone(),
     };
+    // What came from outside must not steer the terminal.
+    let text: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     if text.chars().count() <= WIDEST {
         return text;
     }
     text.chars().take(WIDEST - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_cannot_steer_the_terminal() {
+        assert_eq!(short(&Cell::Text("\u{1b}[31mred\nx".into())), "\u{fffd}[31mred\u{fffd}x");
+    }
 }

@@ -31,6 +31,8 @@ pub(super) struct Items {
     filter: Vec<Condition>,
     fields: Fields,
     strip: Option<Strip>,
+    /// What the content behind an id depends on besides its version: how it is asked for.
+    form: String,
 }
 
 impl Items {
@@ -52,6 +54,7 @@ impl Items {
             fields: Fields::new(mapping, &mut paths)?,
             strip: Strip::new(&mapping.remove)?,
             wanted: paths.wanted(),
+            form: String::new(),
             ids,
             separator: response.id_separator.as_ref().and_then(|text| text.chars().next()).unwrap_or(':'),
             time_format: time_format.map_err(|flaw| broken(&flaw.message))?.unwrap_or_default(),
@@ -66,7 +69,10 @@ impl Items {
         if let Some(path) = version_path {
             bare.response.version_path = Some(path.to_owned());
         }
-        Items::new(&bare)
+        // Details that are asked for otherwise are others.
+        let detail = spec.two_phase.as_ref().map(|two_phase| two_phase.detail.meaning_hash());
+        let form = detail.map_or_else(String::new, |hash| format!("#{}", &hash[hash.len().saturating_sub(8)..]));
+        Ok(Items { form, ..Items::new(&bare)? })
     }
 
     /// The id that the item is or has, in its version: what the far side calls so, else its update time, else the window
@@ -85,7 +91,7 @@ impl Items {
         let at = |slot: Option<usize>| slot.and_then(|slot| found[slot]).and_then(text);
         let said = at(self.version).or_else(|| at(self.updated_at)).filter(|said| said.len() <= MAX_KEY_BYTES);
         let version = said.map_or_else(|| format!("{}/{}", window.from, window.to), Cow::into_owned);
-        Ok(Some(Candidate { id, version }))
+        Ok(Some(Candidate { id, version: format!("{version}{}", self.form) }))
     }
 
     /// What is stored of the item: a slice of the body, or a copy without what is to be removed.
@@ -121,6 +127,11 @@ impl Items {
             Err(reason) => return Err(Flaw::new(Some(key), reason)),
         };
         Ok(Some(Record { key, version: Version { updated_at, source_version }, fields, payload, content_hash }))
+    }
+
+    /// The id of the item that was looked at last.
+    pub(super) fn id(&self, found: &[Option<&RawValue>]) -> Option<Candidate> {
+        self.key(found).ok().map(|id| Candidate { id, version: String::new() })
     }
 
     fn key(&self, found: &[Option<&RawValue>]) -> Result<String, Flaw> {

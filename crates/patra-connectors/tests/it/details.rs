@@ -40,7 +40,8 @@ fn a_search_page_gives_ids_and_the_total() {
     let ids: Vec<_> = page.candidates.iter().map(|candidate| candidate.id.as_str()).collect();
     assert_eq!((ids, page.facts.items, page.facts.total), (vec!["11", "12", "11"], 4, Some(7)));
     assert_eq!((page.records.len(), page.rejected.len()), (0, 1), "an empty id is kept aside");
-    assert_eq!(page.candidates[0].version, "1900-01-01T00:00:00.000000000Z/2100-01-01T00:00:00.000000000Z");
+    let window = "1900-01-01T00:00:00.000000000Z/2100-01-01T00:00:00.000000000Z#";
+    assert!(page.candidates[0].version.starts_with(window), "{}", page.candidates[0].version);
 }
 
 // covers: ING-15-06
@@ -48,7 +49,8 @@ fn a_search_page_gives_ids_and_the_total() {
 fn the_version_of_an_id_is_what_the_far_side_says() {
     let body = r#"{"ids": [{"uid": 1, "v": 3}, {"uid": 2}]}"#;
     let page = read_at(&two_phase("$.uid", ", version_path: $.v"), &Position::Offset(0), answer(&[], body)).unwrap();
-    assert_eq!((page.candidates[0].id.as_str(), page.candidates[0].version.as_str()), ("1", "3"));
+    assert_eq!(page.candidates[0].id, "1");
+    assert!(page.candidates[0].version.starts_with("3#"), "{}", page.candidates[0].version);
     assert!(page.candidates[1].version.contains('/'), "without one, the window that names it");
 }
 

@@ -196,7 +196,7 @@ impl Walk {
             let reason = "the result set keeps changing while it is read: records may be missed";
             return Step::Broken(Fault::new(Code::PlatformError, Level::L1, reason));
         }
-        *self = Walk { restarts: self.restarts + 1, pages: self.pages, ..Walk::new(true) };
+        *self = Walk { restarts: self.restarts + 1, ..Walk::new(true) };
         Step::Restart
     }
 
@@ -204,7 +204,8 @@ impl Walk {
     /// else when the reading gets there (ING-15-02).
     fn within_bounds(&self, rule: &Rule, here: &Position, facts: &Facts, step: Step) -> Step {
         let ceiling = rule.ceiling.unwrap_or(u64::MAX);
-        if facts.total.is_some_and(|total| total > ceiling) {
+        // A total that equals the ceiling may have been cut to it.
+        if facts.total.is_some_and(|total| total > ceiling || (total == ceiling && rule.can_cut)) {
             return Step::TooMuch { next: here.clone(), total: facts.total, at_most: ceiling };
         }
         let Step::Next { next, perhaps } = step else { return step };
@@ -215,7 +216,11 @@ impl Walk {
                 None => Step::TooMuch { next, total: None, at_most: ceiling },
             };
         }
+        let counted = facts.total.zip(rule.before(&next)).is_some_and(|(total, before)| before >= total);
         if rule.max_page.is_some_and(|max| self.pages >= max) {
+            if counted && !rule.estimates {
+                return Step::End(End::Counted);
+            }
             return Step::MaxPage { next, pages: self.pages };
         }
         Step::Next { next, perhaps }

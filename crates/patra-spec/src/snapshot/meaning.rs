@@ -39,6 +39,9 @@ impl Snapshot {
             if !defaults.is_empty() {
                 map.insert("defaults".into(), json!(defaults));
             }
+            if let Some(two_phase) = &self.two_phase {
+                map.insert("detail".into(), two_phase.detail.meaning_hash().into());
+            }
             if !self.mapping.filter.is_empty() {
                 map.insert("filter".into(), json!(self.mapping.filter));
             }

@@ -63,6 +63,7 @@ impl Snapshot {
             // Without a lag the result set may grow while it is read: look at its end again (ING-4.5-02).
             tail_probe: declared.tail_probe || self.may_grow(),
             ceiling: declared.result_ceiling,
+            can_cut: self.window.supports_updated_since,
             estimates: self.response.total_is_estimate,
             split_at_max: declared.on_max_page == OnMaxPage::Split,
         }

@@ -47,7 +47,11 @@ pub(super) fn policy(profile: &Profile, ceiling: Option<u64>) -> Arc<run::Policy
         kind: "work".into(),
     };
     Arc::new(run::Policy {
-        paging: paging::Rule { ceiling, ..paging::Rule::new(paging::Kind::Token { initial: None }, profile.page_size) },
+        paging: paging::Rule {
+            ceiling,
+            can_cut: ceiling.is_some(),
+            ..paging::Rule::new(paging::Kind::Token { initial: None }, profile.page_size)
+        },
         retry: retry::Policy { max_attempts: 3, max_delay_ms: 2_000, ..retry::Policy::default() },
         stream: Arc::new(stream),
         details: profile.details.map(|batch_size| run::Details { batch_size, missing_is_bad: true }),

@@ -229,8 +229,9 @@ impl Job {
         if bad > 0 {
             let first = self.first_error().await?;
             let message = format!("{bad} of {} slices failed{first}", progress.tasks().max(bad));
-            return Err(Error::failed(message)
-                .hint("`patra get tasks --status FAILED -o json` shows why; the next run reads them again"));
+            return Err(Error::failed(message).hint(
+                "`patra get tasks --status FAILED -o json`, or PARTIAL, shows why; the next run reads them again",
+            ));
         }
         Ok(Exit::Ok)
     }

@@ -5,14 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::page::{Page, Refusal};
-use super::reader::{Ending, State};
+use super::page::{Evidence, Page, Refusal};
+use super::reader::{Ending, State, requeue_delay};
 use super::{Run, Stage, Want};
 use crate::error::{Code, Fault, Level};
 use crate::paging::Position;
 use crate::record::{Candidate, Marked, Rejected};
 use crate::time::Ts;
-use crate::tx::TxError;
+use crate::tx::{RunEnd, TxError};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Details {
@@ -25,6 +25,9 @@ pub struct Details {
 /// Ids in a row that cannot be had, with none that can: then it is not the ids that are bad.
 const MAX_BAD_IN_A_ROW: u32 = 20;
 
+/// Ids of a page that are taken for bad although no detail has come yet to prove that the far side gives any.
+const MAX_UNPROVEN: usize = 2;
+
 /// How long to wait with a screening that the store did not answer.
 const SCREEN_AGAIN: Duration = Duration::from_millis(500);
 
@@ -36,6 +39,15 @@ pub(super) struct Phase {
     groups: VecDeque<Vec<Candidate>>,
     /// The page, until it is known which of its ids are new.
     page: Option<Box<Page>>,
+}
+
+/// An id whose details were refused.
+#[derive(Debug)]
+pub(super) struct Held {
+    candidate: Candidate,
+    reason: String,
+    /// It may have been the far side, not the id.
+    outage: bool,
 }
 
 impl Phase {
@@ -101,35 +113,35 @@ impl Run {
     /// The details of a group, or some of them.
     pub(super) fn on_details(&mut self, mut page: Page, wants: &mut Vec<Want>) {
         let Stage::Paging(policy) = &self.stage else { return };
-        let Some(group) = self.reader.phase.as_mut().and_then(|phase| phase.groups.pop_front()) else { return };
-        let answered = page.records.len() + page.rejected.len();
-        let keys: BTreeSet<&str> = page
-            .records
-            .iter()
-            .map(|record| record.key.as_str())
-            .chain(page.rejected.iter().filter_map(|rejected| rejected.key.as_deref()))
-            .collect();
         let strict = policy.details.is_some_and(|details| details.missing_is_bad);
-        let missing = |one: &Candidate| strict && answered < group.len() && !keys.contains(one.id.as_str());
-        let marks: Vec<_> = group
-            .iter()
-            .map(|one| Marked {
-                candidate: one.clone(),
-                bad: missing(one).then(|| "the far side gave no detail for it".to_owned()),
-            })
-            .collect();
-        self.reader.bad_in_a_row = if answered > 0 { 0 } else { self.reader.bad_in_a_row + 1 };
-        for mark in &marks {
-            page.facts.items += u32::from(mark.bad.is_some());
-            page.rejected.extend(mark.bad.as_ref().map(|reason| set_aside(page.facts.items, &mark.candidate, reason)));
+        let Some(group) = self.reader.phase.as_mut().and_then(|phase| phase.groups.pop_front()) else { return };
+        let answered = answered(&page);
+        let matched = group.iter().filter(|one| answered.contains(&one.id)).count();
+        // A far side that calls its records otherwise than the ids: as many came, and none can be told apart.
+        let renamed = matched == 0 && page.facts.items as usize >= group.len();
+        if strict && matched == 0 && !renamed {
+            let fault = Fault::new(Code::PartialFail, Level::L2, "the far side gave no detail for it");
+            self.hold(group, Refusal { fault, throttled: false, retry_after: None, evidence: page.evidence }, wants);
+            return;
         }
+        let mut marks = Vec::with_capacity(group.len());
+        for candidate in group {
+            let missing = strict && !renamed && !answered.contains(&candidate.id);
+            let bad = missing.then(|| "the far side gave no detail for it".to_owned());
+            marks.push(Marked { candidate, bad });
+        }
+        self.reader.proved = true;
+        self.reader.bad_in_a_row = 0;
+        self.release(&mut marks);
+        self.set_aside(&mut page, &marks);
         self.settle(page, marks, wants);
     }
 
-    /// A group that the far side refuses as a whole: halve it until the bad id is alone, then set that one aside. True when
-    /// the refusal is dealt with.
+    /// A group that the far side refuses as a whole: halve it until the bad id is alone, then set that one aside. False
+    /// when the refusal is not about the ids.
     pub(super) fn isolate(&mut self, refusal: &Refusal, wants: &mut Vec<Want>) -> bool {
-        let Some(phase) = &mut self.reader.phase else { return false };
+        let about_ids = matches!(refusal.evidence.status, 0 | 200 | 400 | 404 | 410 | 413 | 414 | 422 | 500..);
+        let Some(phase) = self.reader.phase.as_mut().filter(|_| about_ids) else { return false };
         let Some(group) = phase.groups.pop_front() else { return false };
         if group.len() > 1 {
             let (first, second) = group.split_at(group.len() / 2);
@@ -139,38 +151,96 @@ impl Run {
             self.proceed(wants);
             return true;
         }
-        self.reader.bad_in_a_row += 1;
-        if self.reader.bad_in_a_row >= MAX_BAD_IN_A_ROW {
-            return false;
-        }
-        let reason = refusal.fault.to_string();
-        let mut page = Page { evidence: refusal.evidence.clone(), ..Page::default() };
-        page.facts.items = 1;
-        page.rejected = group.iter().map(|one| set_aside(1, one, &reason)).collect();
-        let marks = group.into_iter().map(|candidate| Marked { candidate, bad: Some(reason.clone()) }).collect();
-        self.settle(page, marks, wants);
+        self.hold(group, refusal.clone(), wants);
         true
     }
 
-    /// Commits what came of a group and goes on to the next, or on from the page when it was the last.
-    fn settle(&mut self, page: Page, marks: Vec<Marked>, wants: &mut Vec<Want>) {
-        match self.reader.phase.take() {
-            Some(phase) if phase.groups.is_empty() => self.turn(page, marks, phase.ending, wants),
-            phase => {
-                self.reader.phase = phase;
-                self.stay(page, marks, wants);
+    /// Ids whose details cannot be had, or so it seems. They are held until it is known that it is the ids: a far side
+    /// that refuses everything must not turn a window into quarantine.
+    fn hold(&mut self, group: Vec<Candidate>, refusal: Refusal, wants: &mut Vec<Want>) {
+        self.reader.bad_in_a_row += group.len() as u32;
+        if self.reader.bad_in_a_row >= MAX_BAD_IN_A_ROW {
+            let reason = format!("no details for {} ids in a row: {}", self.reader.bad_in_a_row, refusal.fault.message);
+            return self.unproven(Fault::new(refusal.fault.code, Level::L2, reason), refusal.evidence, wants);
+        }
+        let outage = refusal.fault.level == Level::L1;
+        for candidate in group {
+            let outage = outage && !self.reader.retried.contains(&candidate.id);
+            self.reader.held.push(Held { candidate, reason: refusal.fault.to_string(), outage });
+        }
+        self.settle(Page { evidence: refusal.evidence, ..Page::default() }, Vec::new(), wants);
+    }
+
+    /// Some detail came: what is held is bad, except what may have met an outage, which is asked for once more.
+    fn release(&mut self, marks: &mut Vec<Marked>) {
+        for held in std::mem::take(&mut self.reader.held) {
+            match &mut self.reader.phase {
+                Some(phase) if held.outage => {
+                    self.reader.retried.insert(held.candidate.id.clone());
+                    phase.groups.push_back(vec![held.candidate]);
+                }
+                _ => marks.push(Marked { candidate: held.candidate, bad: Some(held.reason) }),
             }
         }
+        marks.sort_by(|a, b| a.candidate.cmp(&b.candidate));
+    }
+
+    /// A quarantine row for each id that is bad: its content is missing, and must not be forgotten.
+    fn set_aside(&self, page: &mut Page, marks: &[Marked]) {
+        for mark in marks {
+            let Some(reason) = &mark.bad else { continue };
+            page.rejected.push(Rejected {
+                index: page.facts.items,
+                key: Some(mark.candidate.id.clone()),
+                code: Code::PartialFail,
+                reason: reason.clone(),
+                sample: String::new(),
+            });
+            page.facts.items += 1;
+        }
+    }
+
+    /// Commits what came of a group and goes on to the next, or on from the page when it was the last. A page is not left
+    /// while an outage may have kept its details back.
+    fn settle(&mut self, mut page: Page, mut marks: Vec<Marked>, wants: &mut Vec<Want>) {
+        if self.reader.phase.as_ref().is_some_and(|phase| !phase.groups.is_empty()) {
+            return self.stay(page, marks, wants);
+        }
+        let (held, outage) = (self.reader.held.len(), self.reader.held.iter().find(|held| held.outage));
+        if let Some(held) = outage {
+            let fault = Fault::new(Code::PlatformError, Level::L1, held.reason.clone());
+            return self.unproven(fault, page.evidence, wants);
+        }
+        if held > MAX_UNPROVEN && !self.reader.proved {
+            let reason = format!("no details for any of {held} ids: {}", self.reader.held[0].reason);
+            return self.unproven(Fault::new(Code::PlatformError, Level::L2, reason), page.evidence, wants);
+        }
+        let Some(phase) = self.reader.phase.take() else { return };
+        let mut released = Vec::new();
+        self.release(&mut released);
+        self.set_aside(&mut page, &released);
+        marks.append(&mut released);
+        marks.sort_by(|a, b| a.candidate.cmp(&b.candidate));
+        self.turn(page, marks, phase.ending, wants);
+    }
+
+    /// Ends the run before anything that is held counts as bad.
+    fn unproven(&mut self, fault: Fault, evidence: Evidence, wants: &mut Vec<Want>) {
+        self.reader.held.clear();
+        let end = match fault.level {
+            Level::L1 => {
+                let delay = requeue_delay(self.lease.attempts);
+                RunEnd::Requeue { delay, error: fault.clone(), counted: true }
+            }
+            _ => RunEnd::Failed { error: fault.clone() },
+        };
+        self.give_up(end, fault, evidence, wants);
     }
 }
 
-/// A quarantine row for an id whose content cannot be had. `count` is one more than its place in the batch.
-fn set_aside(count: u32, candidate: &Candidate, reason: &str) -> Rejected {
-    Rejected {
-        index: count.saturating_sub(1),
-        key: Some(candidate.id.clone()),
-        code: Code::PartialFail,
-        reason: reason.to_owned(),
-        sample: String::new(),
-    }
+/// The ids that an answer has something for, wanted or not.
+fn answered(page: &Page) -> BTreeSet<String> {
+    let records = page.records.iter().map(|record| record.key.clone());
+    let rejected = page.rejected.iter().filter_map(|rejected| rejected.key.clone());
+    records.chain(rejected).chain(page.candidates.iter().map(|one| one.id.clone())).collect()
 }

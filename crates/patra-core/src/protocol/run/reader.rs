@@ -1,8 +1,9 @@
 //! The reading side of a run: where it stands, how often it has tried, when it may try again.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::details::Phase;
+use super::details::{Held, Phase};
 use super::page::{Evidence, Page, Refusal};
 use super::place::{Place, batch_key};
 use super::{Run, Stage, Verdict, Want};
@@ -40,6 +41,11 @@ pub(super) struct Reader {
     /// The ids of the page at hand, while their details are fetched.
     pub(super) phase: Option<Phase>,
     pub(super) bad_in_a_row: u32,
+    /// Some detail came in this run: the far side gives them.
+    pub(super) proved: bool,
+    pub(super) held: Vec<Held>,
+    /// Ids that were asked for once more after an outage.
+    pub(super) retried: BTreeSet<String>,
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -86,6 +92,9 @@ impl Default for Reader {
             throttles: 0,
             phase: None,
             bad_in_a_row: 0,
+            proved: false,
+            held: Vec::new(),
+            retried: BTreeSet::new(),
         }
     }
 }
@@ -239,7 +248,10 @@ impl Run {
         let (Stage::Paging(policy), Some(run)) = (&self.stage, self.run) else { return };
         self.stats.observed_max =
             self.stats.observed_max.max(page.records.iter().map(|record| record.version.updated_at).max());
-        let batch = page.into_batch(&self.lease, run, policy, &self.reader.place(), marks, next);
+        let mut place = self.reader.place();
+        // A request for details that settled nothing has brought nothing further.
+        place.progress &= !matches!(place.position, Position::Ids { .. }) || !marks.is_empty();
+        let batch = page.into_batch(&self.lease, run, policy, &place, marks, next);
         self.queue.push_back(batch);
     }
 
@@ -309,7 +321,7 @@ impl Run {
     }
 
     /// Ends the run at the page that cannot be read, with a FAILED row in the ledger.
-    fn give_up(&mut self, end: RunEnd, error: Fault, evidence: Evidence, wants: &mut Vec<Want>) {
+    pub(super) fn give_up(&mut self, end: RunEnd, error: Fault, evidence: Evidence, wants: &mut Vec<Want>) {
         let (Stage::Paging(policy), Some(run)) = (&self.stage, self.run) else { return };
         let place = self.reader.place();
         let stats = BatchStats { retry_count: place.retries, throttled_count: place.throttles, ..evidence.stats() };

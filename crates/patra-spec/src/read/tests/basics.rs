@@ -358,3 +358,9 @@ fn truncated_and_mangled_manifests_never_panic() {
         let _ = read("t.yaml", &format!("{}é*&${{{}", &BASE[..end], &BASE[end..]));
     }
 }
+
+#[test]
+fn a_text_that_no_database_takes_is_refused_where_it_stands() {
+    let problems = read("t.yaml", "provenance: a\nname: \"x\\0y\"\nendpoints: {}\n").unwrap_err().to_string();
+    assert!(problems.contains("t.yaml:2:") && problems.contains("NUL"), "{problems}");
+}

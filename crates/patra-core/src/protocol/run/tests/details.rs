@@ -126,10 +126,11 @@ fn a_group_that_is_refused_is_halved_until_the_bad_id_is_alone() {
     driver.on(committed());
     assert_eq!(asked(&mut driver), ["b"]);
     let alone = commit(&driver.on(refused(400, Level::L2)));
-    assert_eq!((bad(&alone), alone.rejected.len()), (vec![("b", true)], 1), "kept aside, not lost");
+    assert_eq!((bad(&alone), alone.progress), (vec![], false), "held until it is known that it is the id");
     driver.on(committed());
     assert_eq!(asked(&mut driver), ["c"], "the others are not affected");
-    driver.on(content(&["c"]));
+    let last = commit(&driver.on(content(&["c"])));
+    assert_eq!((bad(&last), last.rejected.len()), (vec![("b", true), ("c", false)], 1), "kept aside, not lost");
     let close = end(&driver.on(committed()));
     assert_eq!(close.end, RunEnd::Succeeded);
 }
@@ -168,6 +169,100 @@ fn an_id_that_the_answer_leaves_out_is_marked_and_kept_aside() {
     assert_eq!((key.as_str(), batch.stats.items_count, batch.stats.failed), ("a", 2, 1));
 }
 
+/// A run that has asked for the details of these.
+fn wanting(names: &[&str]) -> Driver {
+    let mut driver = reading();
+    driver.fetch();
+    driver.on(ids(names, None));
+    driver.on(screened(names));
+    driver.on(committed());
+    driver
+}
+
+#[test]
+fn what_else_an_answer_holds_does_not_stand_for_what_is_missing() {
+    let mut driver = wanting(&["a", "b"]);
+    asked(&mut driver);
+    let batch = commit(&driver.on(content(&["b", "x", "y"])));
+    assert_eq!(bad(&batch), [("a", true), ("b", false)]);
+    let mut driver = wanting(&["a", "b"]);
+    asked(&mut driver);
+    let batch = commit(&driver.on(content(&["A", "B"])));
+    assert_eq!(bad(&batch), [("a", false), ("b", false)], "a far side that calls them otherwise");
+}
+
+#[test]
+fn an_item_that_the_filter_drops_is_not_missing() {
+    let mut driver = wanting(&["a", "b"]);
+    asked(&mut driver);
+    let Got::Fetched(Ok(mut page)) = content(&["b"]) else { unreachable!() };
+    page.facts.items = 2;
+    page.candidates = vec![candidate("a")];
+    let batch = commit(&driver.on(Got::Fetched(Ok(page))));
+    assert_eq!((bad(&batch), batch.stats.skipped), (vec![("a", false), ("b", false)], 1));
+}
+
+#[test]
+fn answers_with_nothing_in_them_are_not_taken_for_bad_ids() {
+    let mut driver = wanting(&["a", "b", "c"]);
+    asked(&mut driver);
+    assert!(commit(&driver.on(content(&[]))).marks.is_empty());
+    driver.on(committed());
+    asked(&mut driver);
+    let close = end(&driver.on(content(&[])));
+    assert!(matches!(&close.end, RunEnd::Failed { error } if error.message.contains("any of 3 ids")), "{close:?}");
+}
+
+#[test]
+fn a_refusal_that_is_not_about_the_ids_fails_the_task_at_once() {
+    let mut driver = wanting(&["a", "b"]);
+    asked(&mut driver);
+    let close = end(&driver.on(refused(403, Level::L2)));
+    assert!(matches!(close.end, RunEnd::Failed { .. }));
+}
+
+#[test]
+fn a_lone_id_that_is_not_there_is_bad() {
+    let mut driver = wanting(&["a"]);
+    asked(&mut driver);
+    let batch = commit(&driver.on(refused(404, Level::L2)));
+    assert_eq!((bad(&batch), batch.rejected.len(), batch.next.clone()), (vec![("a", true)], 1, None));
+}
+
+/// Refuses the one id that is asked for until its tries are used up; the wants that follow.
+fn outage(driver: &mut Driver) -> Vec<Want> {
+    for _ in 0..4 {
+        driver.on(refused(500, Level::L1));
+        driver.wake();
+        asked(driver);
+    }
+    driver.on(refused(500, Level::L1))
+}
+
+#[test]
+fn an_outage_makes_no_id_bad() {
+    let mut driver = wanting(&["a"]);
+    asked(&mut driver);
+    let close = end(&outage(&mut driver));
+    assert!(matches!(close.end, RunEnd::Requeue { counted: true, .. }), "the page is not left: {close:?}");
+
+    // One that ends is followed by another try.
+    let mut driver = wanting(&["a", "b", "c"]);
+    asked(&mut driver);
+    driver.on(refused(400, Level::L2));
+    assert_eq!(asked(&mut driver), ["a"]);
+    assert!(commit(&outage(&mut driver)).marks.is_empty());
+    driver.on(committed());
+    assert_eq!(asked(&mut driver), ["b"]);
+    assert_eq!(bad(&commit(&driver.on(content(&["b"])))), [("b", false)]);
+    driver.on(committed());
+    assert_eq!(asked(&mut driver), ["c"]);
+    driver.on(content(&["c"]));
+    driver.on(committed());
+    assert_eq!(asked(&mut driver), ["a"], "once more, now that the far side answers");
+    assert_eq!(bad(&commit(&driver.on(content(&["a"])))), [("a", false)]);
+}
+
 #[test]
 fn a_far_side_that_refuses_every_id_fails_the_task() {
     let names: Vec<_> = (0..40).map(|n| format!("{n:02}")).collect();
@@ -185,7 +280,10 @@ fn a_far_side_that_refuses_every_id_fails_the_task() {
                 assert!(matches!(close.end, RunEnd::Failed { .. }));
                 return;
             }
-            [Want::Tx(Tx::CommitBatch(_)), ..] => _ = driver.on(committed()),
+            [Want::Tx(Tx::CommitBatch(batch)), ..] => {
+                assert!(batch.marks.is_empty(), "none of them counts as bad");
+                driver.on(committed());
+            }
             _ => {}
         }
     }
