@@ -31,6 +31,8 @@ struct Place {
     item: Option<String>,
     key: Option<String>,
     skipped: u32,
+    /// What the dimensions were when this began.
+    dimensions: String,
 }
 
 /// The next partitions of a trigger.
@@ -43,8 +45,14 @@ pub(super) async fn next(
     check_params(snapshot, given).map_err(|fault| fault.message)?;
     let place = trigger.place.as_deref().map(serde_json::from_str).transpose();
     let place: Option<Place> = place.map_err(|error| format!("the place of the fan-out is damaged: {error}"))?;
+    let dimensions = dimensions(snapshot);
+    if place.as_ref().is_some_and(|place| place.dimensions != dimensions) {
+        // Going on would mix the old product with the new one and call it complete.
+        return Err("the partitions of the endpoint were changed while they were being made: run it again".into());
+    }
     let mut product = Product::new(trigger, snapshot, given, place.is_none())?;
-    let mut page = Page { partitions: Vec::new(), place: place.unwrap_or_default() };
+    let place = place.unwrap_or_else(|| Place { dimensions, ..Place::default() });
+    let mut page = Page { partitions: Vec::new(), place };
     let complete = match product.driving.take() {
         None => page.fill(&product, None, given.clone())?,
         Some(driving) => page.walk(store, &mut product, &driving).await?,
@@ -52,6 +60,10 @@ pub(super) async fn next(
     page.place.skipped += product.skipped;
     let place = serde_json::to_value(&page.place).unwrap_or_default();
     Ok(Fan { partitions: page.partitions, place: hash::canonical(&place), skipped: page.place.skipped, complete })
+}
+
+fn dimensions(snapshot: &Snapshot) -> String {
+    hash::digest(&[&hash::canonical(&serde_json::to_value(&snapshot.partitions).unwrap_or_default())])
 }
 
 /// Whether what is given is known and fits, and all that nothing else can bind is there.
@@ -304,4 +316,53 @@ fn too_many(of: &str) -> NotCompiled {
     NotCompiled::Refused(format!(
         "more than {MAX_PARTITIONS} partitions{of}: bind some of them with params, or narrow the list"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use patra_core::state::{Operation, TriggerType};
+    use patra_core::{Fence, InstanceId, Ts};
+    use patra_testkit::ManualClock;
+    use patra_testkit::memory::SharedMem;
+
+    use super::*;
+
+    fn snapshot(values: &str) -> Snapshot {
+        let yaml = format!(
+            "provenance: far\nendpoints:\n  list:\n    http: {{ base_url: \"https://x.org\", path: /list }}\n    params: {{ p: {{}} }}\n    partitions: [{{ param: p, values: [{values}] }}]\n    query: {{ p: \"${{ params.p }}\" }}\n    window: {{ watermark_key: u, initial: 2024-01-01 }}\n    response: {{ items_path: $, id_path: $.id, updated_at_path: $.u }}\n"
+        );
+        let manifest = patra_spec::read("t.yaml", &yaml).unwrap();
+        patra_spec::compile(&manifest, "list", Operation::Harvest).unwrap().snapshot
+    }
+
+    #[tokio::test]
+    async fn a_product_that_was_changed_is_not_gone_on_with() {
+        let store = SharedMem::new(Arc::new(ManualClock::default()));
+        let mut trigger = TriggerTaken {
+            instance: InstanceId(1),
+            fence: Fence(1),
+            public_id: "t".into(),
+            trigger_type: TriggerType::Manual,
+            project_key: "default".into(),
+            provenance_code: "far".into(),
+            endpoint_name: "list".into(),
+            operation: Operation::Harvest,
+            window_from: None,
+            window_to: None,
+            priority: 0,
+            params: "{}".into(),
+            overrides: "{}".into(),
+            place: None,
+            plan: None,
+            now: Ts::from_secs(0),
+        };
+        let fan = next(&store, &trigger, &snapshot("a, b"), &Params::new()).await.unwrap();
+        assert_eq!(fan.partitions.len(), 2);
+        trigger.place = Some(fan.place);
+        assert!(next(&store, &trigger, &snapshot("a, b"), &Params::new()).await.is_ok());
+        let changed = next(&store, &trigger, &snapshot("a, c"), &Params::new()).await.unwrap_err();
+        assert!(matches!(&changed, NotCompiled::Refused(why) if why.contains("run it again")), "{changed:?}");
+    }
 }

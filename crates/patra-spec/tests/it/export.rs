@@ -144,7 +144,6 @@ const NASTY: &[&str] = &[
     "a \nb",
     "\t",
     "a\tb",
-    "\u{0}",
     "\u{1}x",
     "\u{7f}",
     "\u{85}",
@@ -224,7 +223,8 @@ fn any_json() -> impl Strategy<Value = Value> {
 
 fn any_text() -> impl Strategy<Value = String> {
     prop_oneof![
-        any::<String>(),
+        // No manifest holds a NUL: no database takes it.
+        any::<String>().prop_map(|text| text.replace('\0', "")),
         "\\PC{0,12}",
         "[ \n\t:#\\-'\"a-c0-9\\[\\]{}&*!|>%@,?]{0,12}",
         prop::sample::select(NASTY).prop_map(str::to_owned),
