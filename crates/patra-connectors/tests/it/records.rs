@@ -80,7 +80,7 @@ fn parts_of_an_id_never_run_together() {
     assert_eq!(reasons, ["id_path $.b finds no text or number", "id_path $.a finds an empty text"]);
 }
 
-// covers: ING-4.13-03
+// covers: ING-4.8-05, ING-4.13-03
 #[test]
 fn casts_leave_out_or_set_aside_what_does_not_fit() {
     let check = |field: &str, value: &str, expected: &str| {

@@ -29,7 +29,7 @@ fn refused(endpoint: &str, params: &[(&str, &str)], message: &str) {
     assert_eq!((fault.code, fault.level, fault.message.as_str()), (Code::InvalidInput, Level::L2, message));
 }
 
-// covers: ING-4.8-06, ING-3.2-10
+// covers: ING-4.8-05, ING-4.8-06, ING-3.2-10
 #[test]
 fn a_request_leaves_only_with_values_that_pass() {
     let endpoint = "params: { q: {}, n: {} }

@@ -42,7 +42,7 @@ impl Subjects {
 // covers: ING-11.4-02, ING-11.5-03, ING-11.5-04, ING-11.8-02, ING-11.9-01, ING-11.9-02, ING-11.9-03, ING-13.2-03
 // covers: ING-4.4-05, ING-4.4-06, ING-4.4-20, ING-4.4-23, ING-4.4-24, ING-4.5-03, ING-4.6-05, ING-4.9-01, ING-4.9-02
 // covers: ING-4.9-04, ING-4.11-04, ING-4.13-03, ING-4.15-03, ING-8.4-02, ING-8.4-03, ING-8.5-01, ING-8.5-03
-// covers: ING-11.6-02, ING-15-02, ING-15-06
+// covers: ING-3.2-04, ING-11.6-02, ING-15-02, ING-15-06
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_keeps_the_contract() {
     let subjects = Subjects::new();

@@ -281,7 +281,7 @@ fn the_schema_is_json_and_knows_the_sections() {
 
 /// A plan is under way when the manifest changes, and another is made after it.
 // covers: ING-3.1-02, ING-3.1-03, ING-3.1-05, ING-3.3-21, ING-3.5-01, ING-3.5-02, ING-3.5-04
-// covers: ING-3.10-01, ING-3.10-02, ING-3.10-03
+// covers: ING-3.10-01, ING-3.10-02, ING-3.10-03, ING-8.1-04
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_touches_only_what_is_planned_after_it() {
     let server = Server::start(
