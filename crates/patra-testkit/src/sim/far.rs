@@ -85,7 +85,8 @@ impl Far {
                 partition: None,
                 revisions,
                 ghost: rng.chance(250),
-                bad: rng.chance(40),
+                // Three and nothing else in a page are taken for a far side that gives no details at all.
+                bad: rng.chance(40) && records.iter().filter(|record: &&FarRecord| record.bad).count() < 2,
             });
         }
         Far { records, poison: None, ids_only: false, ceiling: None }
