@@ -22,7 +22,7 @@ pub(crate) fn shape(snapshot: &Snapshot, project_key: &str, params: Params, trig
         endpoint_name: snapshot.endpoint_code.clone(),
         operation: snapshot.operation,
         watermark_key: snapshot.window.watermark_key.clone().unwrap_or_else(|| "updated_at".to_owned()),
-        snapshot_hash: snapshot.fingerprint(),
+        snapshot_hash: snapshot.spec_fingerprint.clone(),
         first: snapshot.paging().first(),
         partition: partition.map(|(name, value)| (name.clone(), value.clone())).collect(),
         params,

@@ -316,12 +316,7 @@ impl Run {
                 self.stage = Stage::Paging(policy);
             }
             Err(error) => {
-                let end = if error.level == Level::L1 {
-                    RunEnd::Requeue { delay: reader::requeue_delay(self.lease.attempts), error, counted: true }
-                } else {
-                    RunEnd::Failed { error }
-                };
-                self.verdict = Some(Verdict { end, failure: None });
+                self.verdict = Some(Verdict { end: self.end_by(&error), failure: None });
                 self.close(wants);
                 return;
             }

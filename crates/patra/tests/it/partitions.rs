@@ -2,7 +2,7 @@
 //! what is new. And what a person can ask of such an endpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::{Output, Stdio};
+use std::process::Output;
 use std::time::Duration;
 
 use patra_core::rng::Rng;
@@ -10,7 +10,7 @@ use patra_upstream::{Dataset, RetryAfter, Script, Server, When};
 use serde_json::Value;
 
 use crate::cli::serve;
-use crate::support::{Place, http, now_micros};
+use crate::support::{Place, http, now_micros, run_through_kills};
 
 const USERS: usize = 7;
 /// One post a minute from 2024-01-01 on.
@@ -108,16 +108,7 @@ async fn everything(place: &Place) {
 /// A run with some kills, and then one to the end.
 async fn harvest(place: &Place, rng: &mut Rng, endpoint: &str, to: &str, kills: usize) {
     let args = ["run", "far", endpoint, "--to", to, "--concurrency", "3", "--lease-secs", "1"];
-    for _ in 0..kills {
-        let mut child = place.patra().args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        tokio::time::sleep(Duration::from_micros(rng.below(300_000))).await;
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-    let mut last = place.patra();
-    last.args(args);
-    let output = tokio::task::spawn_blocking(move || last.output().unwrap()).await.unwrap();
-    assert!(output.status.success(), "{endpoint}: {}", String::from_utf8_lossy(&output.stderr));
+    run_through_kills(place, rng, &args, kills, Duration::from_millis(300)).await;
 }
 
 /// Everything of the first posts is there, exactly once.

@@ -3,10 +3,11 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use patra_core::rng::Rng;
 use serde_json::Value;
 
 /// A database of its own, gone at the end.
@@ -143,6 +144,20 @@ pub(crate) fn http(url: &str, key: Option<&str>, body: Option<&str>) -> (u16, Va
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.to_lowercase().contains("x-request-id: mine"), "{head}");
     (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap_or_else(|_| body.into()))
+}
+
+/// Runs the program with these arguments, killed so many times at a random moment, and then to its end.
+pub(crate) async fn run_through_kills(place: &Place, rng: &mut Rng, args: &[&str], kills: usize, longest: Duration) {
+    for _ in 0..kills {
+        let mut child = place.patra().args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        tokio::time::sleep(Duration::from_micros(rng.below(longest.as_micros() as u64))).await;
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let mut last = place.patra();
+    last.args(args);
+    let output = tokio::task::spawn_blocking(move || last.output().unwrap()).await.unwrap();
+    assert!(output.status.success(), "{args:?} undisturbed: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[expect(clippy::disallowed_methods, reason = "a seed that differs between runs")]

@@ -2,13 +2,12 @@
 //! the program itself, killed in between, on both stores.
 
 use std::collections::BTreeSet;
-use std::process::Stdio;
 use std::time::Duration;
 
 use patra_core::rng::Rng;
 use patra_upstream::{Dataset, Detail, Failing, Script, Server, When};
 
-use crate::support::{Place, now_micros};
+use crate::support::{Place, now_micros, run_through_kills};
 
 fn manifest(base_url: &str) -> String {
     format!(
@@ -81,13 +80,7 @@ async fn case(place: &Place) {
     let mut rng = Rng::new(seed);
     let server = far_side(rng.next_u64());
     place.apply(&manifest(server.base_url()));
-    for _ in 0..4 {
-        let mut child = place.patra().args(RUN).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        tokio::time::sleep(Duration::from_micros(100_000 + rng.below(700_000))).await;
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-    finish(place).await;
+    run_through_kills(place, &mut rng, &RUN, 4, Duration::from_millis(800)).await;
     compare(place, &server);
 }
 
@@ -106,10 +99,8 @@ async fn an_id_that_is_listed_again_in_the_same_version_is_not_fetched_again() {
         .replace("id_path: $,", "id_path: $.id,");
     place.apply(&manifest);
     // One slice after the other: two at once may both find an id wanted, and then fetch it twice.
-    let mut command = place.patra();
-    command.args(["run", "far", "search", "--to", "2024-01-02T12:00:00Z", "--concurrency", "1"]);
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let one_by_one = ["run", "far", "search", "--to", "2024-01-02T12:00:00Z", "--concurrency", "1"];
+    run_through_kills(&place, &mut Rng::new(0), &one_by_one, 0, Duration::ZERO).await;
     let mut asked: Vec<String> = Vec::new();
     for entry in server.log() {
         if let Some(ids) = entry.target.strip_prefix("/details?ids=") {
@@ -119,12 +110,6 @@ async fn an_id_that_is_listed_again_in_the_same_version_is_not_fetched_again() {
     let once: BTreeSet<_> = asked.iter().cloned().collect();
     assert_eq!((asked.len(), once.len()), (600, 600));
     assert_eq!(place.list(&["items"]).len(), 600);
-}
-
-async fn finish(place: &Place) {
-    let mut command = place.patra();
-    let output = tokio::task::spawn_blocking(move || command.args(RUN).output().unwrap()).await.unwrap();
-    assert!(output.status.success(), "the undisturbed run failed: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 fn compare(place: &Place, server: &Server) {

@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::page::{Evidence, Page, Refusal};
-use super::reader::{Ending, State, requeue_delay};
+use super::reader::{Ending, State};
 use super::{Run, Stage, Want};
 use crate::error::{Code, Fault, Level};
 use crate::paging::Position;
 use crate::record::{Candidate, Marked, Rejected};
 use crate::time::Ts;
-use crate::tx::{RunEnd, TxError};
+use crate::tx::TxError;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Details {
@@ -27,6 +27,9 @@ const MAX_BAD_IN_A_ROW: u32 = 20;
 
 /// Ids of a page that are taken for bad although no detail has come yet to prove that the far side gives any.
 const MAX_UNPROVEN: usize = 2;
+
+/// Why an id that the answer leaves out is bad.
+const MISSING: &str = "the far side gave no detail for it";
 
 /// How long to wait with a screening that the store did not answer.
 const SCREEN_AGAIN: Duration = Duration::from_millis(500);
@@ -120,14 +123,14 @@ impl Run {
         // A far side that calls its records otherwise than the ids: as many came, and none can be told apart.
         let renamed = matched == 0 && page.facts.items as usize >= group.len();
         if strict && matched == 0 && !renamed {
-            let fault = Fault::new(Code::PartialFail, Level::L2, "the far side gave no detail for it");
+            let fault = Fault::new(Code::PartialFail, Level::L2, MISSING);
             self.hold(group, Refusal { fault, throttled: false, retry_after: None, evidence: page.evidence }, wants);
             return;
         }
         let mut marks = Vec::with_capacity(group.len());
         for candidate in group {
             let missing = strict && !renamed && !answered.contains(&candidate.id);
-            let bad = missing.then(|| "the far side gave no detail for it".to_owned());
+            let bad = missing.then(|| MISSING.to_owned());
             marks.push(Marked { candidate, bad });
         }
         self.reader.proved = true;
@@ -227,14 +230,7 @@ impl Run {
     /// Ends the run before anything that is held counts as bad.
     fn unproven(&mut self, fault: Fault, evidence: Evidence, wants: &mut Vec<Want>) {
         self.reader.held.clear();
-        let end = match fault.level {
-            Level::L1 => {
-                let delay = requeue_delay(self.lease.attempts);
-                RunEnd::Requeue { delay, error: fault.clone(), counted: true }
-            }
-            _ => RunEnd::Failed { error: fault.clone() },
-        };
-        self.give_up(end, fault, evidence, wants);
+        self.give_up(self.end_by(&fault), fault, evidence, wants);
     }
 }
 

@@ -200,14 +200,7 @@ impl Run {
             }
             Step::MaxPage { next, pages } => Ending::Over { next, end: self.at_max_page(&policy, pages) },
             Step::Broken(fault) => {
-                let end = match fault.level {
-                    Level::L1 => {
-                        let delay = requeue_delay(self.lease.attempts);
-                        RunEnd::Requeue { delay, error: fault.clone(), counted: true }
-                    }
-                    _ => RunEnd::Failed { error: fault.clone() },
-                };
-                self.give_up(end, fault, page.evidence, wants);
+                self.give_up(self.end_by(&fault), fault, page.evidence, wants);
                 return;
             }
         };
@@ -215,8 +208,9 @@ impl Run {
         if resliced && policy.details.is_some() {
             // The narrower windows name these ids again.
             page.facts.items = 0;
-            self.turn(*page, Vec::new(), ending, wants);
-        } else if page.candidates.is_empty() {
+            page.candidates.clear();
+        }
+        if page.candidates.is_empty() {
             self.turn(*page, Vec::new(), ending, wants);
         } else {
             self.screen(page, ending, wants);
@@ -253,6 +247,15 @@ impl Run {
         place.progress &= !matches!(place.position, Position::Ids { .. }) || !marks.is_empty();
         let batch = page.into_batch(&self.lease, run, policy, &place, marks, next);
         self.queue.push_back(batch);
+    }
+
+    /// How a run ends that cannot go on: what may pass is tried again later, and counted.
+    pub(super) fn end_by(&self, fault: &Fault) -> RunEnd {
+        let error = fault.clone();
+        match fault.level {
+            Level::L1 => RunEnd::Requeue { delay: requeue_delay(self.lease.attempts), error, counted: true },
+            _ => RunEnd::Failed { error },
+        }
     }
 
     pub(super) fn fail(&mut self, error: Fault, wants: &mut Vec<Want>) {
@@ -298,9 +301,7 @@ impl Run {
             if details && refusal.evidence.status >= 500 && self.isolate(&refusal, wants) {
                 return;
             }
-            let delay = requeue_delay(self.lease.attempts);
-            let end = RunEnd::Requeue { delay, error: refusal.fault.clone(), counted: true };
-            self.give_up(end, refusal.fault, refusal.evidence, wants);
+            self.give_up(self.end_by(&refusal.fault), refusal.fault, refusal.evidence, wants);
             return;
         }
         let own = policy.retry.delay(self.reader.failures, &mut self.rng);
@@ -365,6 +366,6 @@ impl Reader {
 }
 
 /// How long a task whose retries are used up waits: 5 s, doubling, at most 5 minutes.
-pub(super) fn requeue_delay(attempts: u32) -> Duration {
+fn requeue_delay(attempts: u32) -> Duration {
     Duration::from_secs((5u64 << attempts.saturating_sub(1).min(6)).min(300))
 }
