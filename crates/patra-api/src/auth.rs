@@ -13,13 +13,18 @@ use crate::envelope::Failure;
 use crate::key;
 use crate::request_id::RequestId;
 
+/// The public part of the key that asks, for what is put on record. An extension of the request, as the scope is.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller(pub(crate) String);
+
 /// Reading needs `read`, changing needs `write`.
 pub(crate) async fn layer(State(api): State<Api>, mut request: Request, next: Next) -> Response {
     let needed = if matches!(*request.method(), Method::GET | Method::HEAD) { Scope::Read } else { Scope::Write };
     let header = request.headers().get("authorization").and_then(|value| value.to_str().ok()).map(str::to_owned);
     match check(&api, header.as_deref(), needed).await {
-        Ok(granted) => {
+        Ok((granted, caller)) => {
             request.extensions_mut().insert(granted);
+            request.extensions_mut().insert(caller);
             next.run(request).await
         }
         Err(failure) => match request.extensions().get::<RequestId>() {
@@ -29,7 +34,7 @@ pub(crate) async fn layer(State(api): State<Api>, mut request: Request, next: Ne
     }
 }
 
-async fn check(api: &Api, header: Option<&str>, needed: Scope) -> Result<Scope, Failure> {
+async fn check(api: &Api, header: Option<&str>, needed: Scope) -> Result<(Scope, Caller), Failure> {
     let refused = |message: &str| {
         Failure::new(StatusCode::UNAUTHORIZED, Code::Unauthorized, message)
             .hint("send `Authorization: Bearer <key>`; `patra key create` makes one")
@@ -46,7 +51,7 @@ async fn check(api: &Api, header: Option<&str>, needed: Scope) -> Result<Scope, 
         return Err(unknown());
     }
     require(stored.scope, needed)?;
-    Ok(stored.scope)
+    Ok((stored.scope, Caller(stored.prefix)))
 }
 
 /// Refuses a key whose scope is too small. The scope of the caller's key is an extension of the request.

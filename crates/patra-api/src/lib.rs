@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use patra_core::port::{Clock, Store};
 use patra_core::vault::{Vault, VaultCell};
+use patra_engine::replay::Live;
 
 pub use routes::router;
 pub use serve::serve;
@@ -30,6 +31,8 @@ pub struct Api {
     pub vault: VaultCell,
     /// Makes a vault where one can be made; the error is a sentence for an administrator.
     pub make_vault: Arc<dyn Fn() -> Result<Arc<Vault>, String> + Send + Sync>,
+    /// The way out for live replays, where there is one.
+    pub live: Option<Live>,
 }
 
 impl std::fmt::Debug for Api {

@@ -5,6 +5,8 @@ mod health;
 mod input;
 mod jobs;
 mod manifests;
+mod operations;
+mod replay;
 mod specs;
 mod views;
 
@@ -14,7 +16,7 @@ use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use axum::routing::{delete, get};
+use axum::routing::{delete, get, post};
 use axum::{Extension, Router};
 
 use patra_core::Code;
@@ -31,6 +33,17 @@ pub fn router(api: Api) -> Router {
     let guarded = Router::new()
         .route("/api/v1/jobs", get(jobs::list).post(jobs::create))
         .route("/api/v1/jobs/{public_id}", get(jobs::show))
+        .route("/api/v1/jobs/{public_id}/cancel", post(operations::cancel_job))
+        .route("/api/v1/{level}/{id}/cancel", post(operations::cancel))
+        .route("/api/v1/holds", get(operations::holds).post(operations::hold))
+        .route("/api/v1/holds/{id}", delete(operations::release))
+        .route("/api/v1/signals", get(operations::signals).post(operations::signal))
+        .route("/api/v1/quarantine/{id}/abandon", post(operations::abandon))
+        .route("/api/v1/plans/{id}/lineage", get(operations::lineage))
+        .route("/api/v1/runs/{run}/batches/{no}/replay", post(replay::replay))
+        .route("/api/v1/runs/{run}/batches/{no}/redrive", post(replay::redrive_batch))
+        .route("/api/v1/runs/{run}/batches/{no}/blackbox", post(replay::blackbox))
+        .route("/api/v1/tasks/{id}/redrive", post(replay::redrive_task))
         .route("/api/v1/manifests", get(manifests::list).post(manifests::apply))
         .route("/api/v1/manifests/{code}", get(manifests::show).delete(manifests::remove))
         .route("/api/v1/specs/{code}/{endpoint}", get(specs::show))

@@ -8,6 +8,7 @@ mod csv;
 mod errors;
 mod item;
 mod paths;
+mod private;
 mod repair;
 mod scalar;
 mod strip;

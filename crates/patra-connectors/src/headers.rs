@@ -25,6 +25,11 @@ impl Headers {
         }
     }
 
+    /// The headers that are looked at.
+    pub(crate) fn declared(&self) -> impl Iterator<Item = &str> + Clone {
+        [&self.next_token, &self.next_url, &self.total, &self.has_more].into_iter().filter_map(|name| name.as_deref())
+    }
+
     /// A thing is declared in one place: nothing that the body said is overwritten.
     pub(crate) fn tell(&self, response: &Response, facts: &mut Facts) {
         let value = |name: &Option<String>| {

@@ -5,8 +5,12 @@
 pub mod auth;
 pub mod classify;
 mod decode;
+mod evidence;
 mod headers;
+pub mod kept;
+pub mod mask;
 mod pager;
 mod request;
 
+pub use evidence::MAX_SAMPLE;
 pub use pager::{Ask, Exchange, Pager};

@@ -4,20 +4,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
 use url::Url;
 
 use patra_core::paging::Position;
 use patra_core::params::Params;
 use patra_core::port::transport::{self, Request, Response};
 use patra_core::protocol::run::{Evidence, Page, Refusal};
-use patra_core::{CredentialId, Fault, Ts, Window, hash};
+use patra_core::{CredentialId, Fault, Ts, Window};
 use patra_spec::Snapshot;
 
 use crate::auth::Authoriser;
 use crate::classify::{self, Refused, Statuses};
 use crate::decode::{Decoded, Decoder};
+use crate::evidence::{Digest, Kept};
 use crate::headers::Headers;
+use crate::kept;
 use crate::request::{Rendered, Renderer};
 
 /// An endpoint, ready to be read.
@@ -35,6 +36,7 @@ struct Phase {
     decoder: Decoder,
     headers: Headers,
     statuses: Statuses,
+    digest: Digest,
     authoriser: Arc<Authoriser>,
 }
 
@@ -56,9 +58,20 @@ pub struct Exchange {
     digest: String,
     window: Window,
     is_detail: bool,
+    keep: Option<Duration>,
 }
 
 impl Exchange {
+    /// Keeps the answer with the evidence, for so long.
+    pub fn keep(&mut self, keep: Option<Duration>) {
+        self.keep = keep;
+    }
+
+    /// What the ledger keeps of the request: JSON, redacted.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
     /// Keeps in the digest which credential the request went out with (C-59).
     pub fn note_credential(&mut self, id: CredentialId) {
         if let Ok(serde_json::Value::Object(mut digest)) = serde_json::from_str(&self.digest) {
@@ -80,6 +93,7 @@ impl Phase {
             decoder,
             headers: Headers::new(spec),
             statuses: Statuses::new(spec),
+            digest: Digest::new(spec),
             authoriser: Arc::new(Authoriser::new(spec)?),
         })
     }
@@ -99,7 +113,9 @@ impl Pager {
     pub fn request(&self, ask: &Ask<'_>) -> Result<Exchange, Box<Refusal>> {
         let is_detail = matches!(ask.position, Position::Ids { .. });
         match self.phase(is_detail).renderer.render(ask) {
-            Ok(Rendered { request, digest }) => Ok(Exchange { request, digest, window: ask.window, is_detail }),
+            Ok(Rendered { request, digest }) => {
+                Ok(Exchange { request, digest, window: ask.window, is_detail, keep: None })
+            }
             Err(fault) => Err(refuse(fault.into(), Evidence::default())),
         }
     }
@@ -134,25 +150,40 @@ impl Pager {
         };
         evidence.status = response.status;
         evidence.bytes = response.body.len() as u64;
-        evidence.response_digest = response_digest(&response);
         let phase = self.phase(exchange.is_detail);
-        if let Some(refused) = phase.statuses.refusal(&response, now) {
-            return Err(refuse(refused, evidence));
-        }
-        let mut decoded = match phase.decoder.decode(&response.body, exchange.window) {
-            Ok(decoded) => decoded,
-            Err(mut refused) => {
-                let hint = response.header("retry-after").filter(|_| refused.throttled);
-                refused.retry_after = hint.and_then(|hint| classify::retry_after(hint, now));
-                return Err(refuse(refused, evidence));
-            }
+        let read = phase.read(&response, exchange.window, &exchange.request.url, now);
+        evidence.raw = exchange.keep.and_then(|keep| kept::pack(&response, keep, phase.headers.declared()));
+        let kept = match (exchange.keep, &evidence.raw) {
+            (None, _) => Kept::NotAsked,
+            (Some(_), Some(_)) => Kept::Yes,
+            (Some(_), None) => Kept::TooLarge,
         };
-        phase.headers.tell(&response, &mut decoded.facts);
-        if let Some(next) = &mut decoded.facts.next_url {
-            absolute(next, &exchange.request.url);
+        evidence.response_digest = phase.digest.of(&response, read.as_ref(), kept);
+        match read {
+            Ok(Decoded { facts, records, rejected, candidates, content }) => {
+                Ok(Box::new(Page { facts, records, rejected, candidates, content, evidence }))
+            }
+            Err(refused) => Err(refuse(refused, evidence)),
         }
-        let Decoded { facts, records, rejected, candidates, content } = decoded;
-        Ok(Box::new(Page { facts, records, rejected, candidates, content, evidence }))
+    }
+}
+
+impl Phase {
+    /// The page in an answer, or what it is instead.
+    fn read(&self, response: &Response, window: Window, url: &str, now: Ts) -> Result<Decoded, Refused> {
+        if let Some(refused) = self.statuses.refusal(response, now) {
+            return Err(refused);
+        }
+        let mut decoded = self.decoder.decode(&response.body, window).map_err(|mut refused| {
+            let hint = response.header("retry-after").filter(|_| refused.throttled);
+            refused.retry_after = hint.and_then(|hint| classify::retry_after(hint, now));
+            refused
+        })?;
+        self.headers.tell(response, &mut decoded.facts);
+        if let Some(next) = &mut decoded.facts.next_url {
+            absolute(next, url);
+        }
+        Ok(decoded)
     }
 }
 
@@ -170,21 +201,4 @@ fn millis(span: Duration) -> u32 {
 fn refuse(refused: Refused, evidence: Evidence) -> Box<Refusal> {
     let Refused { fault, throttled, retry_after } = refused;
     Box::new(Refusal { fault, throttled, retry_after, evidence })
-}
-
-/// Status, the hints among the headers, and a hash of the body's beginning: enough to tell two answers apart, nothing of
-/// what they say.
-fn response_digest(response: &Response) -> String {
-    const SAMPLE: usize = 1_024;
-    let sample = &response.body[..response.body.len().min(SAMPLE)];
-    json!({
-        "status": response.status,
-        "headerHints": {
-            "retryAfter": response.header("retry-after"),
-            "rateLimitRemaining": response.header("x-ratelimit-remaining"),
-        },
-        "bytes": response.body.len(),
-        "sample": format!("sha256:{}", hash::sha256_hex(sample)),
-    })
-    .to_string()
 }

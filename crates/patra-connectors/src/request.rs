@@ -112,7 +112,9 @@ impl Renderer {
                 Page { no: *no, offset, size, token: None }
             }
             Position::Token(token) => Page { no: 0, offset: 0, size, token: token.clone() },
-            Position::Url(_) | Position::Time | Position::Ids { .. } => Page { no: 0, offset: 0, size, token: None },
+            Position::Url(_) | Position::Time | Position::Ids { .. } | Position::Keys { .. } => {
+                Page { no: 0, offset: 0, size, token: None }
+            }
         }
     }
 

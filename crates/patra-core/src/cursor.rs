@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::state::Operation;
+use crate::state::{Direction, Operation};
 use crate::time::Ts;
 use crate::window::Window;
 
@@ -37,6 +37,54 @@ impl Scope {
             Scope::Global => "GLOBAL",
             Scope::Expr => "EXPR",
             Scope::Custom => "CUSTOM",
+        }
+    }
+}
+
+/// A value that a cursor can take. Only values of one kind and of one cursor are ever compared.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Mark {
+    /// `TIME`: everything up to this instant, or down to it, is complete.
+    At(Ts),
+    /// `ID`: this many segments of the namespace are complete, and `last` is the last id of the last of them. Ids have no
+    /// order that means anything, so the place in the candidate order is what is compared (G-10).
+    Nth { ordinal: i64, last: String },
+}
+
+impl Mark {
+    /// Whether this lies further on than `other`, going in `direction`. Nothing at all lies behind everything.
+    pub fn is_beyond(&self, other: Option<&Mark>, direction: Direction) -> bool {
+        let Some(other) = other else { return true };
+        match (self, other, direction) {
+            (Mark::At(new), Mark::At(old), Direction::Forward) => new > old,
+            (Mark::At(new), Mark::At(old), Direction::Backfill) => new < old,
+            (Mark::Nth { ordinal: new, .. }, Mark::Nth { ordinal: old, .. }, _) => new > old,
+            _ => false,
+        }
+    }
+
+    pub fn instant(&self) -> Option<Ts> {
+        if let Mark::At(at) = self { Some(*at) } else { None }
+    }
+
+    /// `cursor_value`: for people.
+    pub fn to_text(&self) -> String {
+        match self {
+            Mark::At(at) => at.to_string(),
+            Mark::Nth { last, .. } => last.clone(),
+        }
+    }
+}
+
+/// Where the contiguous completed part ends that begins at `start` and goes in `direction`.
+pub fn completed_end(direction: Direction, start: Ts, completed: &[Window]) -> Ts {
+    match direction {
+        Direction::Forward => completed_prefix(start, completed),
+        // The past is the future in a mirror.
+        Direction::Backfill => {
+            let turn = |at: Ts| Ts::from_micros(at.micros().saturating_neg());
+            let mirrored: Vec<_> = completed.iter().map(|w| Window { from: turn(w.to), to: turn(w.from) }).collect();
+            turn(completed_prefix(turn(start), &mirrored))
         }
     }
 }
@@ -79,6 +127,32 @@ mod tests {
         check(0, &[w(10, 20), w(0, 10)], 20);
         check(5, &[w(0, 10), w(0, 3), w(9, 12), w(13, 20)], 12);
         check(30, &[w(0, 10)], 30);
+    }
+
+    // covers: ING-4.4-09
+    #[test]
+    fn a_backfill_goes_down_from_its_start_and_stops_at_the_first_hole() {
+        let end = |start: i64, completed: &[Window]| {
+            completed_end(Direction::Backfill, Ts::from_micros(start), completed).micros()
+        };
+        assert_eq!(end(100, &[]), 100);
+        assert_eq!(end(100, &[w(90, 100), w(80, 90), w(60, 70)]), 80);
+        assert_eq!(end(100, &[w(80, 90)]), 100);
+        assert_eq!(end(100, &[w(95, 120), w(50, 96)]), 50);
+    }
+
+    // covers: ING-4.4-06, ING-4.4-07
+    #[test]
+    fn onward_depends_on_the_direction_and_on_nothing_but_the_normalised_value() {
+        let at = |secs| Mark::At(Ts::from_secs(secs));
+        assert!(at(2).is_beyond(Some(&at(1)), Direction::Forward));
+        assert!(!at(1).is_beyond(Some(&at(1)), Direction::Forward));
+        assert!(at(1).is_beyond(Some(&at(2)), Direction::Backfill));
+        assert!(!at(2).is_beyond(Some(&at(2)), Direction::Backfill));
+        let nth = |ordinal, last: &str| Mark::Nth { ordinal, last: last.to_owned() };
+        assert!(nth(10, "9").is_beyond(Some(&nth(9, "z")), Direction::Forward), "ids are not compared");
+        assert!(!nth(9, "z").is_beyond(Some(&nth(9, "a")), Direction::Forward));
+        assert!(at(0).is_beyond(None, Direction::Backfill));
     }
 
     proptest! {

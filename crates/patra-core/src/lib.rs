@@ -3,11 +3,14 @@
 //! Nothing here opens a socket, reads a clock, draws a random number or knows SQL. Time and randomness are arguments,
 //! so the code that runs in production is the code that runs in the simulator.
 
+pub mod bounds;
 pub mod credential;
+pub mod cron;
 pub mod cursor;
 pub mod error;
 pub mod gate;
 pub mod hash;
+pub mod health;
 pub mod id;
 pub mod paging;
 pub mod params;
@@ -26,6 +29,6 @@ pub mod vault;
 pub mod window;
 
 pub use error::{Code, Fault, Level};
-pub use id::{BatchId, CredentialId, CursorId, Fence, InstanceId, PlanId, RunId, SliceId, TaskId};
+pub use id::{BatchId, CredentialId, CursorId, Fence, HoldId, InstanceId, PlanId, RunId, SliceId, TaskId};
 pub use time::Ts;
 pub use window::Window;

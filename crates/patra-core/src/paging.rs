@@ -23,6 +23,10 @@ pub enum Position {
         at: Box<Position>,
         ids: Vec<String>,
     },
+    /// Ids that the store names, behind this one: an UPDATE.
+    Keys {
+        after: Option<String>,
+    },
 }
 
 impl Position {
@@ -31,9 +35,12 @@ impl Position {
         match self {
             Position::Token(token) => token.clone(),
             Position::Url(Some(url)) => Some(format!("url:{}", crate::hash::sha256_hex(url.as_bytes()))),
-            Position::Url(None) | Position::Offset(_) | Position::Page(_) | Position::Time | Position::Ids { .. } => {
-                None
-            }
+            Position::Url(None)
+            | Position::Offset(_)
+            | Position::Page(_)
+            | Position::Time
+            | Position::Ids { .. }
+            | Position::Keys { .. } => None,
         }
     }
 
@@ -41,7 +48,9 @@ impl Position {
     pub fn number(&self) -> Option<u64> {
         match self {
             Position::Offset(number) | Position::Page(number) => Some(*number),
-            Position::Token(_) | Position::Url(_) | Position::Time | Position::Ids { .. } => None,
+            Position::Token(_) | Position::Url(_) | Position::Time | Position::Ids { .. } | Position::Keys { .. } => {
+                None
+            }
         }
     }
 }
@@ -106,6 +115,15 @@ impl Rule {
         }
     }
 
+    /// The place of a page, counted from 0, where pages are numbered; of the first otherwise.
+    pub fn nth(&self, page: u64) -> Position {
+        match &self.kind {
+            Kind::Offset => Position::Offset(page.saturating_mul(u64::from(self.page_size))),
+            Kind::Page { base } => Position::Page(base.saturating_add(page)),
+            Kind::Token { .. } | Kind::Url | Kind::Time => self.first(),
+        }
+    }
+
     pub fn first(&self) -> Position {
         match &self.kind {
             Kind::Offset => Position::Offset(0),
@@ -153,7 +171,7 @@ impl Rule {
                 None => Next::Broken("the answer says that there is more but carries no next URL"),
             },
             (Position::Time, _) => Next::Cut,
-            (Position::Ids { .. }, _) => Next::End,
+            (Position::Ids { .. } | Position::Keys { .. }, _) => Next::End,
         }
     }
 

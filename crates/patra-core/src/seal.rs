@@ -4,6 +4,8 @@
 //! The text form is `v1.KEY.NONCE.CIPHERTEXT`: the id of the master key in hex, the rest in base64url. Randomness comes
 //! from outside; a nonce that repeats tells no more than that two secrets are equal.
 
+mod sign;
+
 use std::fmt;
 
 use aes_gcm_siv::aead::{Aead as _, Payload};

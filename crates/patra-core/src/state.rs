@@ -4,10 +4,10 @@
 use std::fmt;
 
 macro_rules! states {
-    ($(#[$doc:meta])* $name:ident { $($state:ident = $text:literal -> [$($next:ident),*]),* $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident { $($(#[$note:meta])* $state:ident = $text:literal -> [$($next:ident),*]),* $(,)? }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
-        pub enum $name { $(#[serde(rename = $text)] $state),* }
+        pub enum $name { $($(#[$note])* #[serde(rename = $text)] $state),* }
 
         impl $name {
             pub const ALL: &[$name] = &[$($name::$state),*];
@@ -143,6 +143,69 @@ impl Operation {
             Operation::Update => 200,
             Operation::Backfill => 300,
         }
+    }
+}
+
+impl Operation {
+    /// Which way its cursors move (C-15, C-17).
+    pub fn direction(self) -> Direction {
+        match self {
+            Operation::Harvest | Operation::Update => Direction::Forward,
+            Operation::Backfill => Direction::Backfill,
+        }
+    }
+}
+
+states! {
+    /// `direction_code`: which way is onward for a cursor. With BACKFILL it is towards the past (C-15).
+    Direction {
+        Forward = "FORWARD" -> [],
+        Backfill = "BACKFILL" -> [],
+    }
+}
+
+states! {
+    /// Why records that are stored are fetched again (ING-6.3-03).
+    UpdateReason {
+        /// They were not looked at for long.
+        Staleness = "STALENESS" -> [],
+        /// They were mapped by rules that have changed since.
+        ExprChange = "EXPR_CHANGE" -> [],
+        /// Somebody says that they are wrong: the quarantine, or a reader of the records.
+        Signals = "SIGNALS" -> [],
+    }
+}
+
+states! {
+    /// `ing_hold.kind_code`: why work stands still.
+    HoldKind {
+        /// A person stopped it: nothing is planned and nothing claimed.
+        Pause = "PAUSE" -> [],
+        /// The fuse: an L4 stopped it, until a person has looked (ING-12.2-07).
+        Break = "BREAK" -> [],
+        /// An L2 points at the request: nothing more is planned. Ends by itself when a task of the same kind succeeds or
+        /// another manifest is applied (C-40).
+        Advisory = "ADVISORY" -> [],
+    }
+}
+
+states! {
+    /// `item_quarantine.status_code` (C-61).
+    QuarantineStatus {
+        Open = "OPEN" -> [Signalled, Resolved, Abandoned],
+        /// A signal asks for the record again.
+        Signalled = "SIGNALLED" -> [Resolved, Abandoned],
+        Resolved = "RESOLVED" -> [],
+        Abandoned = "ABANDONED" -> [],
+    }
+}
+
+states! {
+    /// `ing_signal.status_code`.
+    SignalStatus {
+        Open = "OPEN" -> [Resolved, Abandoned],
+        Resolved = "RESOLVED" -> [],
+        Abandoned = "ABANDONED" -> [],
     }
 }
 

@@ -15,6 +15,8 @@ pub struct Ts(i64);
 impl Ts {
     pub const MIN: Ts = Ts(i64::MIN);
     pub const MAX: Ts = Ts(i64::MAX);
+    /// The end of the year 9999: what a database holds for "at no time".
+    pub const NEVER: Ts = Ts(253_402_300_799_000_000);
 
     pub const fn from_micros(micros: i64) -> Ts {
         Ts(micros)

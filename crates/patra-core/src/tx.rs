@@ -2,32 +2,44 @@
 //! sequence that locks its row first. The meaning written here holds in the in-memory store, SQLite and PostgreSQL alike,
 //! and the contract suite of `patra-testkit` checks it in each.
 
+mod control;
 mod credential;
 mod cursor;
 mod fan;
 mod key;
 mod plan;
+mod redrive;
+mod refresh;
 mod registry;
+mod retention;
 mod run;
 mod task;
 
+pub use control::{Cancel, Cancelled, Hold, Holding, Release, Released, Subject, Target, Which};
 pub use credential::{
     CredentialMarked, CredentialSaved, CredentialsRevoked, FailRefresh, LeaseRefresh, MarkCredential, RefreshFailed,
     RefreshLeased, RevokeCredential, SaveCredential, StoreToken, TokenStored, Versions,
 };
-pub use cursor::{Advance, AdvanceCursor, CursorMoved, RecordAdvance};
+pub use cursor::{Advance, AdvanceCursor, Cause, CursorMoved, RecordAdvance};
 pub use fan::{Child, FanOut, FannedOut, MAX_CHILDREN, MAX_PARENTS, MAX_PARTITIONS, MAX_WAITING, Parent, ReadParents};
 pub use key::{CreateKey, KeyCreated, KeyRevoked, RevokeKey, Scope};
 pub use plan::{
-    Coverage, Fire, FireDue, Fired, FiredDue, Inventory, NewPlan, NewSlice, OpenPlan, PlanSaved, PlanTarget,
-    ReadCoverage, SavePlan, SettleTrigger, Settlement, TakeTrigger, TriggerSettled, TriggerTaken,
+    Coverage, Fire, FireDue, Fired, FiredDue, HISTORY, History, Inventory, NewPlan, NewSlice, OpenPlan, PlanSaved,
+    PlanTarget, ReadCoverage, Rest, SavePlan, Segment, SettleTrigger, Settlement, TakeTrigger, TriggerSettled,
+    TriggerTaken,
+};
+pub use redrive::{Redrive, Redriven, TaskView, What};
+pub use refresh::{
+    Abandon, Abandoned, Checked, IdRange, MAX_SEGMENTS, MAX_SIGNAL_KEYS, MAX_SIGNAL_TRIES, ReadSegments, Segments,
+    Signal, Signalled, Wanted,
 };
 pub use registry::{
-    Applied, ApplyProvenance, DictionarySynced, EndpointRow, RemoveProvenance, Removed, Schedule, SyncDictionary,
+    Applied, ApplyProvenance, DictionarySynced, EndpointRow, RemoveProvenance, Removed, Schedule, SyncDictionary, When,
 };
+pub use retention::{Archive, Archived, ExportRecorded, RecordExport};
 pub use run::{
-    BatchCommitted, BatchStats, CommitBatch, EndRun, Failure, HttpStats, Resume, RunEnd, RunEnded, RunStarted,
-    RunStats, StartRun,
+    BatchCommitted, BatchStats, CommitBatch, EndRun, Failure, HttpStats, Raw, Resume, RunEnd, RunEnded, RunStarted,
+    RunStats, SelfHealing, StartRun,
 };
 pub use task::{Claim, Claimed, Lease, LeaseRef, Lineage, Renew, Renewed, Sweep, Swept};
 
@@ -130,6 +142,8 @@ operations! {
     ReadParents(ReadParents) => Vec<Parent>,
     /// What of a namespace is done or under way.
     ReadCoverage(ReadCoverage) => Coverage,
+    /// Cuts the records that an UPDATE wants into ranges.
+    ReadSegments(ReadSegments) => Segments,
     /// Writes plan, slices and tasks.
     SavePlan(Arc<SavePlan>) => PlanSaved,
     /// Leases queued tasks.
@@ -148,6 +162,22 @@ operations! {
     AdvanceCursor(AdvanceCursor) => CursorMoved,
     /// Takes back the leases of the dead.
     Sweep(Sweep) => Swept,
+    /// Stops work.
+    Hold(Hold) => Holding,
+    /// Lets work go on.
+    Release(Release) => Released,
+    /// Ends work for good.
+    Cancel(Cancel) => Cancelled,
+    /// Runs again what has ended.
+    Redrive(Redrive) => Redriven,
+    /// Says of records that they must be fetched again.
+    Signal(Signal) => Signalled,
+    /// Gives a quarantined record up.
+    Abandon(Abandon) => Abandoned,
+    /// Moves old rows out of the ledger.
+    Archive(Archive) => Archived,
+    /// Notes that a black box was exported.
+    RecordExport(RecordExport) => ExportRecorded,
     /// Adds an API key, by hash.
     CreateKey(CreateKey) => KeyCreated,
     /// Revokes an API key.

@@ -43,6 +43,15 @@ impl Vault {
         Token::from_text(&text).ok_or(Error::Damaged)
     }
 
+    /// Signs a text that leaves the house; [`Vault::verify`] tells whether it was changed.
+    pub fn sign(&self, text: &[u8]) -> Result<String, Error> {
+        self.keyring.sign(text)
+    }
+
+    pub fn verify(&self, text: &[u8], signature: &str) -> Result<(), Error> {
+        self.keyring.verify(text, signature)
+    }
+
     fn sealed(&self, record: &str, secret: &Secret) -> Result<String, Error> {
         let mut nonce = [0; NONCE_BYTES];
         self.entropy.fill(&mut nonce).map_err(Error::NoRandomness)?;

@@ -4,14 +4,17 @@
 use patra_core::hash;
 use patra_core::params::{self, Params};
 use patra_core::port::Queries;
-use patra_core::state::Operation;
-use patra_spec::{Overrides, Problem};
+use patra_core::state::{Operation, UpdateReason};
+use patra_spec::Overrides;
 
 use crate::compile::check_params;
 use crate::registry::{self, Asked, Error};
 
 /// Longest value of a param.
 pub const MAX_PARAM_BYTES: usize = 4_096;
+
+/// Longest name of an activity.
+pub const MAX_ACTIVITY_BYTES: usize = 128;
 
 /// How far a trigger may move within the band of its operation (G-19).
 pub const MAX_PRIORITY_SHIFT: i32 = 50;
@@ -22,6 +25,10 @@ pub struct Ask<'a> {
     pub provenance: &'a str,
     pub endpoint: &'a str,
     pub operation: Operation,
+    /// Why, for an UPDATE.
+    pub reason: Option<UpdateReason>,
+    /// What a BACKFILL or an UPDATE belongs to.
+    pub activity: Option<&'a str>,
     pub params: &'a Params,
     pub overrides: &'a Overrides,
     pub priority: i32,
@@ -38,7 +45,8 @@ pub struct Wanted {
 
 /// Whether there is such an endpoint, the overrides are allowed, and the params are known and fit.
 pub async fn check(queries: &dyn Queries, ask: &Ask<'_>) -> Result<Wanted, Error> {
-    let Ask { provenance, endpoint, operation, params, overrides, priority } = *ask;
+    let Ask { provenance, endpoint, operation, params, overrides, priority, .. } = *ask;
+    purpose(ask)?;
     if priority.abs() > MAX_PRIORITY_SHIFT {
         let message = format!("{priority} is too far: at most {MAX_PRIORITY_SHIFT} up or down");
         return Err(problem("priority", message));
@@ -60,7 +68,24 @@ pub async fn check(queries: &dyn Queries, ask: &Ask<'_>) -> Result<Wanted, Error
     })
 }
 
+/// A reason belongs to an UPDATE and an activity to what has a progress of its own.
+fn purpose(ask: &Ask<'_>) -> Result<(), Error> {
+    let known: Vec<_> = UpdateReason::ALL.iter().map(|reason| reason.as_str()).collect();
+    match (ask.operation, ask.reason, ask.activity) {
+        (Operation::Update, None, _) => Err(problem("reason", format!("an UPDATE must say why: {}", known.join(", ")))),
+        (Operation::Harvest | Operation::Backfill, Some(_), _) => {
+            Err(problem("reason", "only an UPDATE has a reason".to_owned()))
+        }
+        (Operation::Harvest, _, Some(_)) => {
+            Err(problem("activity", "a HARVEST has one progress; only BACKFILL and UPDATE have activities".to_owned()))
+        }
+        (_, _, Some(name)) if name.is_empty() || name.len() > MAX_ACTIVITY_BYTES || name.contains('\0') => {
+            Err(problem("activity", format!("expected 1 to {MAX_ACTIVITY_BYTES} bytes, and no NUL among them")))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn problem(path: &str, message: String) -> Error {
-    let path = format!("trigger.{path}");
-    Error::Problems(vec![Problem { file: String::new(), line: 0, column: 0, path, message, hint: None }])
+    registry::problem(&format!("trigger.{path}"), message)
 }

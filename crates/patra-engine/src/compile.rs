@@ -9,16 +9,17 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use patra_core::paging::Kind;
 use patra_core::params::{self, Params};
 use patra_core::port::{Queries, Store};
-use patra_core::protocol::planner::{Compiled, Draft, NotCompiled, trigger_component};
+use patra_core::protocol::planner::{Compiled, Draft, NotCompiled, Refresh, Span, trigger_component};
 use patra_core::state::Operation;
 use patra_core::tx::TriggerTaken;
 use patra_core::{CredentialId, cursor, hash};
 use patra_spec::{Overrides, Snapshot};
 
 use crate::credentials::credential_for;
-use crate::shape::shape;
+use crate::shape::{narrowest, shape, stream};
 
 pub(crate) use fan::check_params;
 
@@ -59,7 +60,9 @@ impl Compiler {
         let snapshot = &frozen.snapshot;
         let given = params::from_text(&trigger.params).map_err(|error| format!("the params are damaged: {error}"))?;
         let open = |param: &String| !given.contains_key(param);
-        if trigger.plan.is_none() && snapshot.partitions.iter().any(|dimension| open(&dimension.param)) {
+        // Stored records are of all partitions: an UPDATE goes through them as they are.
+        let fans = trigger.plan.is_none() && trigger.operation != Operation::Update;
+        if fans && snapshot.partitions.iter().any(|dimension| open(&dimension.param)) {
             return fan::next(store, trigger, snapshot, &given).await.map(Compiled::Fan);
         }
         let params = snapshot.resolve_params(&given).map_err(|fault| fault.message)?;
@@ -124,8 +127,6 @@ fn draft(
     credential: Option<CredentialId>,
 ) -> Result<Box<Draft>, NotCompiled> {
     let snapshot = &frozen.snapshot;
-    let initial =
-        snapshot.initial().ok_or("the endpoint declares no window.initial, so a harvest has no place to begin")?;
     let namespace_key = namespace_key(trigger, snapshot, &params);
     let mut shape = shape(snapshot, &trigger.project_key, params, trigger_component(trigger));
     shape.priority = trigger.operation.priority().saturating_add(trigger.priority);
@@ -135,22 +136,83 @@ fn draft(
             provenance_code: trigger.provenance_code.clone(),
             endpoint_name: trigger.endpoint_name.clone(),
             operation: trigger.operation,
-            cursor_key: shape.watermark_key.clone(),
-            scope: cursor::Scope::Expr,
+            cursor_key: match trigger.operation {
+                Operation::Update => "item_id".to_owned(),
+                Operation::Harvest | Operation::Backfill => shape.watermark_key.clone(),
+            },
+            scope: match trigger.operation {
+                Operation::Harvest => cursor::Scope::Expr,
+                // Whatever they do, the harvest's watermark does not hear of it (C-16).
+                Operation::Backfill | Operation::Update => cursor::Scope::Custom,
+            },
             namespace_key,
         },
-        cut: snapshot.cut(),
-        initial,
+        span: span(trigger, snapshot)?,
         shape,
+        c_max: snapshot.limits.concurrency,
+        inventory: Some(snapshot.limits.inventory),
         credential,
         labels: frozen.labels.clone(),
+        degradations: degradations(snapshot),
         warnings: frozen.warnings.clone(),
     }))
 }
 
-/// The endpoint and what selects its records, params included (G-03). Projects do not share progress.
+/// What the plan is cut along.
+fn span(trigger: &TriggerTaken, snapshot: &Snapshot) -> Result<Span, NotCompiled> {
+    if trigger.operation == Operation::Update {
+        let reason = trigger.reason.ok_or("an UPDATE must say why: STALENESS, EXPR_CHANGE or SIGNALS")?;
+        let update =
+            snapshot.update.as_ref().ok_or("the endpoint declares no detail endpoint to fetch records from")?;
+        return Ok(Span::Ids {
+            stream: stream(snapshot, &trigger.project_key),
+            refresh: Refresh {
+                reason,
+                stale_after: update.stale_after.0,
+                generation: snapshot.mapping_generation(),
+                size: update.segment_size,
+            },
+        });
+    }
+    let page_size = u64::from(snapshot.paging().page_size.max(1));
+    Ok(Span::Time {
+        cut: snapshot.cut(),
+        initial: snapshot.initial().ok_or("the endpoint declares no window.initial, so there is no place to begin")?,
+        narrowest: narrowest(snapshot),
+        depth: page_size * u64::from(snapshot.limits.page_depth),
+    })
+}
+
+/// What the far side cannot do, and so is done in another way (ING-12.4-02).
+fn degradations(snapshot: &Snapshot) -> Vec<&'static str> {
+    let mut degradations = Vec::new();
+    let numbered = matches!(snapshot.paging().kind, Kind::Offset | Kind::Page { .. });
+    let response = &snapshot.response;
+    if response.total_path.is_none() {
+        degradations.push("noCount");
+    }
+    if numbered && response.has_more_path.is_none() {
+        degradations.push("hasNextByPageSize");
+    }
+    if !snapshot.window.supports_updated_since {
+        degradations.push("clientSideTimeScan");
+    }
+    degradations
+}
+
+/// Whose progress it is. A HARVEST: the endpoint and what selects its records, params included (G-03). A BACKFILL or UPDATE:
+/// the activity, or the trigger itself, which makes one plan (C-63). Projects do not share progress.
 fn namespace_key(trigger: &TriggerTaken, snapshot: &Snapshot, params: &Params) -> String {
-    let mut key = format!("{}:{}", trigger.endpoint_name, snapshot.meaning_hash());
+    let mut key = match trigger.operation {
+        Operation::Harvest => format!("{}:{}", trigger.endpoint_name, snapshot.meaning_hash()),
+        Operation::Backfill | Operation::Update => {
+            let activity = match &trigger.activity {
+                Some(activity) => hash::digest(&["activity", activity]),
+                None => hash::digest(&["trigger", &trigger.public_id]),
+            };
+            format!("{}:{activity}", trigger.endpoint_name)
+        }
+    };
     if !params.is_empty() {
         key = format!("{key}:{}", hash::digest(&["params", &params::to_text(params)]));
     }

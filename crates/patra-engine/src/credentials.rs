@@ -34,6 +34,7 @@ use crate::probe::Pace;
 use crate::shared::Ports;
 
 pub use resolve::credential_for;
+pub(crate) use shared::Pass;
 pub use sign::hook_key;
 
 /// Credentials that are tried for one request, at most.

@@ -13,9 +13,11 @@ use patra_core::vault::VaultCell;
 use crate::credentials::Credentials;
 use crate::events::Listener;
 use crate::gate::Gate;
+use crate::health::Wards;
 use crate::prepared::Prepared;
+use crate::replay::{Live, ReadOnly};
 use crate::shared::{Options, Ports, Role, Shared};
-use crate::{executor, planner, sweeper};
+use crate::{archivist, executor, planner, sweeper};
 
 /// A running engine. Dropping it aborts the parts; [`Engine::stop`] lets them finish.
 #[derive(Debug)]
@@ -32,6 +34,7 @@ impl Engine {
         let mut rng = Rng::new(options.seed);
         let shared = Arc::new(Shared {
             gate: Arc::new(Gate::new(Arc::clone(&ports.clock))),
+            wards: Wards::new(options.seed),
             credentials: Credentials::new(ports.clone(), options.credentials.clone(), options.owner.clone()),
             prepared: Prepared::default(),
             listener,
@@ -49,6 +52,7 @@ impl Engine {
         if shared.options.roles.contains(&Role::Executor) {
             parts.spawn(executor::serve(Arc::clone(&shared), rng.fork()));
             parts.spawn(sweeper::serve(Arc::clone(&shared), rng.fork()));
+            parts.spawn(archivist::serve(Arc::clone(&shared), rng.fork()));
         }
         Ok(Engine { shared, parts })
     }
@@ -56,6 +60,15 @@ impl Engine {
     /// Where the engine looks for the master key: a door that makes one puts it there.
     pub fn vault(&self) -> VaultCell {
         self.shared.options.credentials.vault.clone()
+    }
+
+    /// The way out for live replays: through the gate of this engine, and unable to write.
+    pub fn live(&self) -> Live {
+        let Ports { store, transport, clock } = &self.shared.ports;
+        let Options { credentials, owner, .. } = &self.shared.options;
+        let (store, owner) = (ReadOnly::of(store), owner.clone());
+        let live = Live::new(store, Arc::clone(transport), Arc::clone(clock), credentials.clone(), owner);
+        live.through(Arc::clone(&self.shared.gate))
     }
 
     /// A trigger was recorded: look now instead of at the next poll.

@@ -3,9 +3,10 @@
 use std::fmt;
 
 use patra_core::credential::Credential;
+use patra_core::health::Action;
 use patra_core::protocol::run::{Ended, Outcome};
 use patra_core::state::TaskStatus;
-use patra_core::tx::{BatchStats, Lease, TxError};
+use patra_core::tx::{Archived, BatchStats, Inventory, Lease, TxError};
 use patra_core::{Fault, Ts};
 
 /// Something that wants to know what happens, such as a progress display. Called from the engine's tasks: return soon.
@@ -116,16 +117,57 @@ fn log_end(lease: &Lease, ended: &Ended) {
             );
         }
         Outcome::Closed(status, None) => line!(info, "task closed", status = status.as_str()),
-        Outcome::Split(parts) => line!(info, "window cut into narrower ones", parts = parts),
+        Outcome::Split(parts) => {
+            line!(
+                info,
+                "the rest was cut into smaller slices",
+                self_heal = "reslice",
+                parts = parts,
+                why = stats.remarks
+            );
+        }
         Outcome::Cancelled => line!(info, "task cancelled with its plan"),
         Outcome::Lost => line!(warn, "lease lost, run stopped"),
         Outcome::Stuck(error) => line!(error, "the store refused to close a run", error = error.to_string()),
     }
 }
 
+/// Something was done about a far side in trouble, or is no longer needed (ING-14.5-02).
+pub(crate) fn healed(who: &Inventory, action: &Action, now: Ts) {
+    let (source, endpoint, op) = (&who.provenance_code, &who.endpoint_name, who.operation.as_str());
+    macro_rules! line {
+        ($level:ident, $type:literal, $message:literal $(, $name:ident = $value:expr)*) => {
+            tracing::$level!(%source, %endpoint, op, self_heal = $type, $($name = $value,)* $message)
+        };
+    }
+    match action {
+        Action::RateDown { percent } => line!(warn, "qpsDownshift", "the rate is lowered", percent = percent),
+        Action::RateUp { percent } => line!(info, "qpsUpshift", "the rate is raised again", percent = percent),
+        Action::TasksDown { percent } => line!(warn, "concurrencyDown", "fewer tasks at once", percent = percent),
+        Action::TasksUp { percent } => line!(info, "concurrencyUp", "more tasks at once again", percent = percent),
+        Action::PagesDown { percent } => {
+            line!(warn, "pageSizeShrink", "smaller pages are asked for", percent = percent);
+        }
+        Action::PagesUp { percent } => line!(info, "pageSizeGrow", "larger pages again", percent = percent),
+        Action::CircuitOpened { until } => {
+            let open_ms = until.since(now).as_millis() as u64;
+            line!(warn, "circuitOpen", "the circuit is open: no request is sent for a while", open_ms = open_ms);
+        }
+        Action::CircuitClosed => line!(info, "circuitClosed", "the far side answers again: the circuit is closed"),
+    }
+}
+
 /// A part could not do its transaction; it will try again.
 pub(crate) fn store_failed(part: &'static str, operation: &'static str, error: &TxError) {
     tracing::warn!(part, operation, error = %error, "a transaction failed and will be tried again");
+}
+
+/// What left the ledger.
+pub(crate) fn archived(done: &Archived) {
+    if done.most() > 0 {
+        let Archived { batches, events, raw, settled } = *done;
+        tracing::info!(batches, events, raw, settled, "old rows left the ledger");
+    }
 }
 
 /// The sweep found what the dead left behind.

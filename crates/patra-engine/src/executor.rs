@@ -12,9 +12,12 @@ use patra_core::rng::Rng;
 use patra_core::tx::{Claimed, LeaseRef, Renewed, TxError};
 use patra_core::{TaskId, Ts};
 
+use crate::crash;
 use crate::events;
 use crate::runner::{self, Signal};
 use crate::shared::{Shared, sleep_until};
+
+const SHUTTING_DOWN: Signal = Signal::Stop("the process was asked to stop");
 
 pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
     Service::new(shared, rng).serve().await;
@@ -61,6 +64,7 @@ impl Service {
         let shared = Arc::clone(&self.shared);
         let (mut wants, mut draining) = (Vec::new(), false);
         loop {
+            self.machine.set_caps(self.shared.wards.caps(self.now()));
             self.machine.poll(self.now(), &mut wants);
             self.execute(&mut wants);
             if draining && self.runs.is_empty() && self.answers.is_empty() {
@@ -71,7 +75,7 @@ impl Service {
                 () = shared.drain.cancelled(), if !draining => {
                     draining = true;
                     self.machine.drain();
-                    self.signal_all(Signal::Stop);
+                    self.signal_all(SHUTTING_DOWN);
                 }
                 () = shared.abort.cancelled() => return,
                 () = shared.executor_nudge.notified() => self.machine.nudge(self.now()),
@@ -80,7 +84,7 @@ impl Service {
                     self.on_answer(answer, &mut wants);
                     self.execute(&mut wants);
                     if draining {
-                        self.signal_all(Signal::Stop);
+                        self.signal_all(SHUTTING_DOWN);
                     }
                 }
                 () = sleep => {}
@@ -93,13 +97,16 @@ impl Service {
             let (shared, sent) = (Arc::clone(&self.shared), self.shared.ports.clock.steady());
             match want {
                 Want::Claim(claim) => {
-                    self.answers
-                        .spawn(async move { Answer::Claimed { sent, answer: shared.ports.store.run(claim).await } });
+                    self.answers.spawn(async move {
+                        let claim = || shared.ports.store.run(claim);
+                        Answer::Claimed { sent, answer: crash::around("executor", "Claim", claim).await }
+                    });
                 }
                 Want::Renew(renew) => {
                     self.answers.spawn(async move {
                         let asked = renew.leases.clone();
-                        Answer::Renewed { sent, asked, answer: shared.ports.store.run(renew).await }
+                        let renew = || shared.ports.store.run(renew);
+                        Answer::Renewed { sent, asked, answer: crash::around("executor", "Renew", renew).await }
                     });
                 }
                 Want::Start(lease) => {
@@ -112,13 +119,8 @@ impl Service {
                     });
                     self.leases.insert(run.id(), reference);
                 }
-                Want::Stop(lease) => {
-                    if let Some((held, sender)) = self.signals.get(&lease.task)
-                        && *held == lease
-                    {
-                        let _ = sender.try_send(Signal::Lost);
-                    }
-                }
+                Want::Stop(lease) => self.signal(lease, Signal::Lost),
+                Want::GiveBack(lease) => self.signal(lease, Signal::Stop("its work was put on hold")),
             }
         }
     }
@@ -155,6 +157,14 @@ impl Service {
             self.signals.remove(&lease.task);
         }
         self.machine.on_ended(self.now(), lease);
+    }
+
+    fn signal(&self, lease: LeaseRef, signal: Signal) {
+        if let Some((held, sender)) = self.signals.get(&lease.task)
+            && *held == lease
+        {
+            let _ = sender.try_send(signal);
+        }
     }
 
     fn signal_all(&self, signal: Signal) {

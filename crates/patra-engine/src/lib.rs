@@ -4,17 +4,23 @@
 //! A long-running part is a service that owns its state and a cheap handle to it: [`Engine`] starts the planner, the
 //! executor and the sweeper that its [`Options`] ask for, and stops them.
 
+mod archivist;
 pub mod ask;
+pub mod blackbox;
 mod compile;
+mod crash;
 mod credentials;
 mod engine;
 mod events;
 mod executor;
 mod gate;
+mod health;
+pub mod operations;
 mod planner;
 mod prepared;
 mod probe;
 pub mod registry;
+pub mod replay;
 mod runner;
 mod shape;
 mod shared;

@@ -7,6 +7,7 @@ use patra_core::rng::Rng;
 use patra_core::tx::Tx;
 
 use crate::compile::Compiler;
+use crate::crash;
 use crate::events;
 use crate::shared::{Shared, sleep_until};
 
@@ -36,13 +37,16 @@ pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
             let got = match want {
                 Want::Tx(tx) => {
                     let name = tx.name();
-                    let answer = shared.ports.store.execute(tx).await;
+                    let answer = crash::around("planner", name, || shared.ports.store.execute(tx)).await;
                     if let Err(error) = &answer {
                         events::store_failed("planner", name, error);
                     }
                     Got::Tx(answer)
                 }
-                Want::Compile(trigger) => Got::Compiled(compiler.compile(&*shared.ports.store, &trigger).await),
+                Want::Compile(trigger) => {
+                    let store = &*shared.ports.store;
+                    Got::Compiled(crash::around("planner", "Compile", || compiler.compile(store, &trigger)).await)
+                }
                 Want::Queued => {
                     shared.executor_nudge.notify_one();
                     continue;

@@ -3,19 +3,19 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use patra_connectors::Pager;
 use patra_core::gate::Rate;
 use patra_core::params;
 use patra_core::port::Queries;
-use patra_core::protocol::planner::SliceForm;
-use patra_core::protocol::run::{Details, Policy, Split};
-use patra_core::record::Stream;
+use patra_core::protocol::planner::{Budget, SliceForm};
+use patra_core::protocol::run::{Details, Limits, Policy, Split};
 use patra_core::tx::Lease;
 use patra_core::{Code, Fault, Level};
 use patra_spec::{Missing, Snapshot};
 
-use crate::shape::{narrowest, shape};
+use crate::shape::{budget, narrowest, shape, stream};
 
 const MAX_ENTRIES: usize = 1_000;
 
@@ -25,6 +25,7 @@ pub(crate) struct Spec {
     pub(crate) pager: Pager,
     pub(crate) rate: Rate,
     pub(crate) snapshot: Snapshot,
+    generation: Arc<str>,
 }
 
 impl Spec {
@@ -32,32 +33,37 @@ impl Spec {
         Policy {
             paging: self.snapshot.paging(),
             retry: self.snapshot.retry_policy(),
-            stream: Arc::new(Stream {
-                project_key: lease.project_key.clone(),
-                provenance_code: lease.provenance_code.clone(),
-                endpoint_name: lease.endpoint_name.clone(),
-                // Ids are unique within an endpoint unless a connector says otherwise (MAP-C-10).
-                dedup_scope: lease.endpoint_name.clone(),
-                kind: self.snapshot.kind.as_str().to_owned(),
-            }),
+            stream: Arc::new(stream(&self.snapshot, &lease.project_key)),
             details: self.snapshot.two_phase.as_ref().map(|two_phase| Details {
                 batch_size: self.snapshot.batching.id_batch_size,
                 missing_is_bad: two_phase.missing == Missing::Bad,
             }),
             split: self.split(lease),
+            limits: self.limits(),
+            order: self.snapshot.order(),
+            generation: Arc::clone(&self.generation),
         }
     }
 
-    /// Narrower windows help only where the far side filters by time.
+    fn limits(&self) -> Limits {
+        let Budget { max_requests, max_duration_secs } = budget(&self.snapshot);
+        Limits {
+            max_requests,
+            max_duration: Duration::from_secs(u64::from(max_duration_secs)),
+            page_depth: self.snapshot.limits.page_depth,
+            page_range: self.snapshot.pagination.as_ref().and_then(|paging| paging.page_range),
+        }
+    }
+
+    /// Narrower windows help only where the far side filters by time; pages can be shared out without.
     fn split(&self, lease: &Lease) -> Option<Split> {
         let snapshot = &self.snapshot;
-        if !snapshot.window.supports_updated_since {
-            return None;
-        }
+        let by_time = snapshot.window.supports_updated_since;
+        lease.window?;
         let params = params::of_task(&lease.params).unwrap_or_default();
         // A split is part of the task that it replaces, whoever asked for that.
         let shape = shape(snapshot, &lease.project_key, params, "SPLIT".to_owned());
-        Some(Split { step: narrowest(snapshot), form: SliceForm::new(shape) })
+        Some(Split { step: narrowest(snapshot), form: SliceForm::new(shape), by_time })
     }
 }
 
@@ -79,7 +85,8 @@ impl Prepared {
             .ok_or_else(|| broken(Level::L4, format!("there is no snapshot {hash}")))?;
         let snapshot = Snapshot::from_body(&body)
             .map_err(|error| broken(Level::L4, format!("snapshot {hash} is unreadable: {error}")))?;
-        let spec = Arc::new(Spec { pager: Pager::new(&snapshot)?, rate: snapshot.rate(), snapshot });
+        let generation = snapshot.mapping_generation().into();
+        let spec = Arc::new(Spec { pager: Pager::new(&snapshot)?, rate: snapshot.rate(), snapshot, generation });
         let mut specs = self.specs();
         if specs.len() >= MAX_ENTRIES {
             specs.clear();

@@ -10,7 +10,7 @@ use patra_core::port::query::{Filter, View};
 use patra_core::port::{CommandsExt, Queries, Store};
 use patra_core::registry::DictType;
 use patra_core::state::Operation;
-use patra_core::tx::{Applied, ApplyProvenance, EndpointRow, RemoveProvenance, Schedule, SyncDictionary, TxError};
+use patra_core::tx::{Applied, ApplyProvenance, EndpointRow, RemoveProvenance, SyncDictionary, TxError};
 use patra_spec::{Compiled, Explained};
 
 pub use check::{Checked, check};
@@ -98,7 +98,7 @@ fn operation(manifest: &Manifest) -> ApplyProvenance {
     let endpoints = manifest.endpoints.iter().map(|(name, endpoint)| EndpointRow {
         endpoint_name: name.clone(),
         role: endpoint.role.unwrap_or_default().as_str().to_owned(),
-        schedule: endpoint.schedule.as_ref().and_then(|schedule| Some(Schedule { every: schedule.every?.0 })),
+        schedules: patra_spec::registry::schedules(endpoint),
     });
     ApplyProvenance {
         provenance_code: manifest.provenance.clone(),
@@ -176,6 +176,25 @@ impl Asked<'_> {
         let message = format!("`{}` has no endpoint `{name}`", manifest.provenance);
         Err(Error::NotFound(message, format!("it has: {}", known.join(", "))))
     }
+}
+
+/// Whether there is such an endpoint.
+pub async fn endpoint(queries: &dyn Queries, provenance: &str, endpoint: &str) -> Result<(), Error> {
+    let overrides = Overrides::default();
+    let asked = Asked { provenance, endpoint, operation: Operation::Harvest, overrides: &overrides };
+    asked.manifest(queries).await.map(|_| ())
+}
+
+/// Something stands against what was asked for, not against a manifest.
+pub(crate) fn problem(path: &str, message: String) -> Error {
+    Error::Problems(vec![Problem {
+        file: String::new(),
+        line: 0,
+        column: 0,
+        path: path.to_owned(),
+        message,
+        hint: None,
+    }])
 }
 
 /// Makes the dictionary in the database say what this program knows. True when it did not before.

@@ -1,20 +1,25 @@
 //! Driving one run: every want becomes a future, every answer goes back into the machine.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 
 use patra_connectors::Ask;
+use patra_core::bounds::Segment;
+use patra_core::gate::{Decision, Rate};
+use patra_core::health::{Advice, Answer};
 use patra_core::params::{self, Params};
 use patra_core::port::Boxed;
 use patra_core::protocol::run::{Ended, Fetch, Got, Page, Refusal, Run, Want};
 use patra_core::protocol::token::Refused;
 use patra_core::rng::Rng;
-use patra_core::tx::{Done, Lease};
-use patra_core::{CredentialId, Ts};
+use patra_core::tx::{Done, Inventory, Lease};
+use patra_core::{CredentialId, Level, Ts, Window};
 
+use crate::crash;
 use crate::events::RunEvent;
 use crate::gate::Key;
 use crate::prepared::Spec;
@@ -24,13 +29,19 @@ use crate::shared::{Shared, sleep_until};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Signal {
     Lost,
-    Stop,
+    /// Give the task back, and why.
+    Stop(&'static str),
 }
 
 /// Runs a leased task to its end.
 pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, rng: Rng, signals: mpsc::Receiver<Signal>) -> Ended {
     let mut runner = Runner {
         key: (lease.provenance_code.clone(), lease.endpoint_name.clone()),
+        partition: Inventory {
+            provenance_code: lease.provenance_code.clone(),
+            endpoint_name: lease.endpoint_name.clone(),
+            operation: lease.operation,
+        },
         // What a planner wrote reads back; a damaged row has no params, and a template that needs one says so.
         params: Arc::new(params::of_task(&lease.params).unwrap_or_default()),
         machine: Run::new(lease, shared.options.run, rng),
@@ -45,6 +56,7 @@ struct Runner {
     shared: Arc<Shared>,
     machine: Run,
     key: Key,
+    partition: Inventory,
     params: Arc<Params>,
     spec: Option<Arc<Spec>>,
     in_flight: FuturesUnordered<Boxed<'static, Event>>,
@@ -68,7 +80,7 @@ impl Runner {
                 biased;
                 Some(signal) = signals.recv() => Some(Event::Got(match signal {
                     Signal::Lost => Got::Lost,
-                    Signal::Stop => Got::Stop,
+                    Signal::Stop(why) => Got::Stop { why },
                 })),
                 Some(event) = self.in_flight.next() => Some(event),
                 () = sleep => None,
@@ -97,7 +109,9 @@ impl Runner {
             match wants[at].clone() {
                 Want::Tx(tx) => {
                     let store = Arc::clone(&self.shared.ports.store);
-                    self.in_flight.push(Box::pin(async move { Event::Got(Got::Tx(store.execute(tx).await)) }));
+                    self.in_flight.push(Box::pin(async move {
+                        Event::Got(Got::Tx(crash::around("run", tx.name(), || store.execute(tx)).await))
+                    }));
                 }
                 Want::Prepare { snapshot_hash } => {
                     let shared = Arc::clone(&self.shared);
@@ -106,10 +120,9 @@ impl Runner {
                     }));
                 }
                 Want::Permit => {
-                    if let Some(spec) = &self.spec {
-                        let decision = self.shared.gate.acquire(&self.key, spec.rate);
-                        let now = self.now();
-                        self.machine.on(now, Got::Permit(decision), wants);
+                    if let Some(spec) = self.spec.clone() {
+                        let (decision, advice) = self.permit(&spec);
+                        self.machine.on(self.now(), Got::Permit(decision, advice), wants);
                     }
                 }
                 Want::CoolDown(wait) => {
@@ -121,17 +134,26 @@ impl Runner {
                 Want::Fetch(fetch) => {
                     if let Some(spec) = &self.spec {
                         let (shared, spec) = (Arc::clone(&self.shared), Arc::clone(spec));
-                        let (window, params) = (spec.snapshot.asked(self.machine.lease().window), self.params.clone());
+                        let (window, params) = (self.window(&spec), self.params.clone());
                         let credential = self.machine.lease().credential;
                         self.in_flight.push(Box::pin(async move {
-                            Event::Got(Got::Fetched(read(&shared, &spec, &fetch, window, &params, credential).await))
+                            let read = || read(&shared, &spec, &fetch, window, &params, credential);
+                            Event::Got(Got::Fetched(crash::around("run", "Fetch", read).await))
                         }));
                     }
                 }
                 Want::Screen(stream, candidates) => {
                     let store = Arc::clone(&self.shared.ports.store);
                     self.in_flight.push(Box::pin(async move {
-                        Event::Got(Got::Screened(store.screen(&stream, &candidates).await))
+                        let screen = || store.screen(&stream, &candidates);
+                        Event::Got(Got::Screened(crash::around("run", "Screen", screen).await))
+                    }));
+                }
+                Want::Wanted { stream, segment, after, limit } => {
+                    let store = Arc::clone(&self.shared.ports.store);
+                    self.in_flight.push(Box::pin(async move {
+                        let Segment { wanted, range } = &segment;
+                        Event::Got(Got::Wanted(store.wanted(&stream, wanted, range, after.as_deref(), limit).await))
                     }));
                 }
                 Want::Finished(ended) => {
@@ -145,7 +167,48 @@ impl Runner {
         None
     }
 
+    /// The circuit first, then the gate at the rate that the far side bears now.
+    fn permit(&self, spec: &Spec) -> (Decision, Advice) {
+        let (thresholds, c_max) = (spec.snapshot.thresholds(), spec.snapshot.limits.concurrency);
+        let (decision, advice) = self.shared.wards.permit(&self.partition, thresholds, c_max, self.now());
+        match decision {
+            Decision::Allow => {
+                let per_sec = spec.rate.per_sec * f64::from(advice.rate_percent) / 100.0;
+                (self.shared.gate.acquire(&self.key, Rate { per_sec, ..spec.rate }), advice)
+            }
+            wait => (wait, advice),
+        }
+    }
+
+    /// The window that requests ask for.
+    fn window(&self, spec: &Spec) -> Option<Window> {
+        self.machine.lease().window.map(|window| spec.snapshot.asked(window))
+    }
+
+    /// What an answer says about the far side's state.
+    fn examine(&self, result: &Result<Box<Page>, Box<Refusal>>) {
+        let answer = match result {
+            Ok(page) => Answer {
+                latency: Duration::from_millis(u64::from(page.evidence.latency_ms)),
+                bytes: page.evidence.bytes,
+                items: page.facts.items,
+                page_size: self.spec.as_ref().map_or(0, |spec| spec.snapshot.paging().page_size),
+                ..Answer::default()
+            },
+            Err(refusal) => Answer {
+                throttled: refusal.throttled,
+                failed: !refusal.throttled && refusal.fault.level == Level::L1,
+                latency: Duration::from_millis(u64::from(refusal.evidence.latency_ms)),
+                ..Answer::default()
+            },
+        };
+        self.shared.wards.on(&self.partition, self.now(), &answer);
+    }
+
     fn tell(&self, got: &Got) {
+        if let Got::Fetched(result) = got {
+            self.examine(result);
+        }
         let lease = self.machine.lease();
         let event = match got {
             Got::Tx(Ok(Done::CommitBatch(done))) => RunEvent::Committed { lease, stats: &done.stats },
@@ -166,7 +229,7 @@ async fn read(
     shared: &Arc<Shared>,
     spec: &Arc<Spec>,
     fetch: &Fetch,
-    window: patra_core::Window,
+    window: Option<Window>,
     params: &Params,
     credential: Option<CredentialId>,
 ) -> Result<Box<Page>, Box<Refusal>> {
@@ -174,10 +237,14 @@ async fn read(
     const SMALL: usize = 64 << 10;
 
     let clock = &shared.ports.clock;
-    let ask = Ask { position: &fetch.position, window, page_size: fetch.page_size, params, now: clock.now() };
+    let now = clock.now();
+    // Who reads ids asks for everything there is: up to the time that is recorded, so that the request can be made again.
+    let window = window.unwrap_or(Window { from: Ts::from_secs(0), to: now });
+    let ask = Ask { position: &fetch.position, window, page_size: fetch.page_size, params, now };
     let mut exchange = spec.pager.request(&ask)?;
     let correlation = format!("ing-{}-{}", fetch.run, fetch.batch_no);
     exchange.request.headers.push(("X-Ingest-Correlation-Id".into(), correlation));
+    exchange.keep(spec.snapshot.raw_keep.map(|keep| keep.0));
     let sent = clock.steady();
     let answer = shared.send(spec, credential, &mut exchange).await;
     let (now, latency) = (clock.now(), clock.steady().since(sent));
@@ -198,7 +265,7 @@ async fn read(
         Err(error) => Err(Box::new(Refusal {
             fault: patra_core::Fault::new(
                 patra_core::Code::InternalError,
-                patra_core::Level::L2,
+                Level::L2,
                 format!("reading the answer failed: {error}"),
             ),
             throttled: false,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use patra_core::params::Params;
 use patra_core::protocol::planner::{Budget, Phase, Shape};
+use patra_core::record::Stream;
 use patra_core::window::Align;
 use patra_spec::Snapshot;
 
@@ -37,9 +38,22 @@ pub(crate) fn shape(snapshot: &Snapshot, project_key: &str, params: Params, trig
     }
 }
 
-/// The requests that the rate allows in the time of a slice, and never more than the platform's (ING-8.1-07).
-fn budget(snapshot: &Snapshot) -> Budget {
-    let Budget { max_requests, max_duration_secs } = Budget::default();
+/// The records that an endpoint gives.
+pub(crate) fn stream(snapshot: &Snapshot, project_key: &str) -> Stream {
+    Stream {
+        project_key: project_key.to_owned(),
+        provenance_code: snapshot.provenance_code.clone(),
+        endpoint_name: snapshot.endpoint_code.clone(),
+        // Ids are unique within an endpoint unless a connector says otherwise (MAP-C-10).
+        dedup_scope: snapshot.endpoint_code.clone(),
+        kind: snapshot.kind.as_str().to_owned(),
+    }
+}
+
+/// The requests that the rate allows in the time of a slice, and never more than the limits say (ING-8.1-07).
+pub(crate) fn budget(snapshot: &Snapshot) -> Budget {
+    let max_requests = snapshot.limits.max_requests;
+    let max_duration_secs = u32::try_from(snapshot.limits.max_duration.0.as_secs()).unwrap_or(u32::MAX).max(1);
     let rate = &snapshot.rate_limit;
     let sent = rate.qps * f64::from(max_duration_secs) + f64::from(rate.burst);
     let max_requests = if sent < f64::from(max_requests) { (sent as u32).max(1) } else { max_requests };

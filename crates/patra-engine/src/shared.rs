@@ -11,6 +11,7 @@ use patra_core::{Ts, protocol};
 use crate::credentials::{CredentialOptions, Credentials};
 use crate::events::Listener;
 use crate::gate::Gate;
+use crate::health::Wards;
 use crate::prepared::Prepared;
 
 /// What the engine needs from the outside.
@@ -42,6 +43,8 @@ pub struct Options {
     pub seed: u64,
     /// This process is the only one on its database: whoever held a lease before is dead.
     pub alone: bool,
+    /// How long batches and cursor events stay in the ledger; `None`: for ever.
+    pub retention: Option<Duration>,
     /// How long in-flight work may take to finish when asked to stop.
     pub grace: Duration,
     /// What credentials are opened and requests signed with.
@@ -59,6 +62,7 @@ impl Options {
             run: protocol::run::Options::default(),
             seed: 0,
             alone: false,
+            retention: Some(Duration::from_secs(90 * 24 * 3_600)),
             grace: Duration::from_secs(30),
             credentials: CredentialOptions::default(),
         }
@@ -71,6 +75,7 @@ pub(crate) struct Shared {
     pub(crate) ports: Ports,
     pub(crate) options: Options,
     pub(crate) gate: Arc<Gate>,
+    pub(crate) wards: Wards,
     pub(crate) credentials: Credentials,
     pub(crate) prepared: Prepared,
     pub(crate) listener: Arc<dyn Listener>,

@@ -6,6 +6,7 @@ use patra_core::port::CommandsExt;
 use patra_core::protocol::sweeper::{Options, Sweeper};
 use patra_core::rng::Rng;
 
+use crate::crash;
 use crate::events;
 use crate::shared::{Shared, sleep_until};
 
@@ -25,7 +26,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
             () = sleep_until(clock.steady(), machine.wake_at()) => {}
         }
         let Some(sweep) = machine.poll(clock.steady()) else { continue };
-        let answer = shared.ports.store.run(sweep).await;
+        let answer = crash::around("sweeper", "Sweep", || shared.ports.store.run(sweep)).await;
         match &answer {
             Ok(swept) if swept.requeued.is_empty() && swept.failed.is_empty() => {}
             Ok(swept) => {

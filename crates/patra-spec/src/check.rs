@@ -11,6 +11,7 @@ mod partition;
 mod record;
 mod request;
 mod response;
+mod schedule;
 mod window;
 
 use crate::expr::{Rules, Template};
@@ -67,8 +68,7 @@ impl<'m> Check<'m> {
             self.report(&format!("defaults.{key}"), "this is said by each endpoint for itself");
         }
         self.http("defaults.http", &defaults.http);
-        self.retry("defaults.retry", &defaults.retry);
-        self.rate_limit("defaults.rate_limit", &defaults.rate_limit);
+        self.pace("defaults", defaults);
     }
 
     pub(crate) fn endpoint(&mut self, name: &str, endpoint: &Endpoint) {
@@ -91,13 +91,8 @@ impl<'m> Check<'m> {
             self.sends_position(&path, endpoint, &templates);
             self.sends_window(&path, endpoint, &templates);
         }
-        self.retry(&format!("{path}.retry"), &endpoint.retry);
-        self.rate_limit(&format!("{path}.rate_limit"), &endpoint.rate_limit);
-        if let Some(every) = endpoint.schedule.as_ref().and_then(|schedule| schedule.every)
-            && every.0.as_secs() == 0
-        {
-            self.report(&format!("{path}.schedule.every"), "a schedule needs at least one second");
-        }
+        self.pace(&path, endpoint);
+        self.schedule(&path, endpoint);
     }
 
     pub(crate) fn report(&mut self, path: &str, message: impl Into<String>) {

@@ -7,7 +7,7 @@ use patra_core::state::Operation;
 
 use crate::check::{self, Check};
 use crate::layers::{self, Explained, Overrides};
-use crate::manifest::Manifest;
+use crate::manifest::{Endpoint, Manifest};
 use crate::problem::Problems;
 use crate::snapshot::Snapshot;
 use crate::suggest::suggest;
@@ -51,6 +51,32 @@ pub fn compile_with(
     operation: Operation,
     overrides: &Overrides,
 ) -> Result<Compiled, Problems> {
+    checked(manifest, endpoint, operation, overrides, |check, name, endpoint, operation| {
+        check.operation(name, endpoint, operation);
+    })
+}
+
+/// An endpoint as the operation would see it, also when it has not what the operation needs: for those who look at single
+/// requests, or at who said what. A detail endpoint is never read by an operation of its own, for one.
+pub fn inspect(
+    manifest: &Manifest,
+    endpoint: &str,
+    operation: Operation,
+    overrides: &Overrides,
+) -> Result<Compiled, Problems> {
+    checked(manifest, endpoint, operation, overrides, |_, _, _, _| ())
+}
+
+/// What an operation needs beyond a sound endpoint.
+type Needs = fn(&mut Check<'_>, &str, &Endpoint, Operation);
+
+fn checked(
+    manifest: &Manifest,
+    endpoint: &str,
+    operation: Operation,
+    overrides: &Overrides,
+    needs: Needs,
+) -> Result<Compiled, Problems> {
     let name = endpoint.trim().to_lowercase();
     let effective = effective(manifest, &name, overrides)?;
     let declared = effective.endpoints.get(&name).ok_or_else(|| unknown(manifest, &name))?;
@@ -60,11 +86,11 @@ pub fn compile_with(
     let mut check = Check::new(&effective);
     check.endpoint(&name, declared);
     // It becomes part of the snapshot.
-    let detail = declared.two_phase.as_ref().and_then(|two_phase| two_phase.detail.as_deref());
+    let detail = declared.detail_for(operation);
     if let Some((name, detail)) = detail.and_then(|detail| effective.endpoints.get_key_value(detail)) {
         check.endpoint(name, detail);
     }
-    check.operation(&name, declared, operation);
+    needs(&mut check, &name, declared, operation);
     problems.extend(check.problems);
     Problems::or(problems, ())?;
     let mut snapshot = merge::snapshot(&effective, &name, declared, operation);
@@ -79,14 +105,15 @@ pub fn compile_with(
     Ok(Compiled { labels, warnings: check::warnings(&snapshot, declared), snapshot })
 }
 
-/// Every value that [`compile_with`] would use and the layer that said it, in the order of their paths.
+/// Every value that [`compile_with`] would use and the layer that said it, in the order of their paths. What an operation
+/// lacks does not matter here: who looks for it wants to see what is there.
 pub fn explain(
     manifest: &Manifest,
     endpoint: &str,
     operation: Operation,
     overrides: &Overrides,
 ) -> Result<Vec<Explained>, Problems> {
-    let compiled = compile_with(manifest, endpoint, operation, overrides)?;
+    let compiled = inspect(manifest, endpoint, operation, overrides)?;
     Ok(layers::explain(manifest, &compiled.snapshot, overrides))
 }
 
@@ -102,10 +129,10 @@ fn effective(manifest: &Manifest, name: &str, overrides: &Overrides) -> Result<M
     let endpoint = layers::overridden(declared, overrides)
         .map_err(|error| Problems::one(manifest.origin.problem(&format!("endpoints.{name}"), error, None)))?;
     // A lowered rate is meant for all that the plan asks for.
-    let detail =
-        endpoint.two_phase.as_ref().and_then(|two_phase| effective.endpoints.get_mut(two_phase.detail.as_ref()?));
-    if let Some(detail) = detail {
-        overrides.slow(&mut detail.rate_limit);
+    for detail in endpoint.details() {
+        if let Some(detail) = effective.endpoints.get_mut(detail) {
+            overrides.slow(&mut detail.rate_limit);
+        }
     }
     effective.endpoints.insert(name.to_owned(), endpoint);
     effective.origin.trigger = overrides.overridden().map(|path| format!("endpoints.{name}.{path}")).collect();

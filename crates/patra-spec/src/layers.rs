@@ -73,7 +73,7 @@ pub(crate) fn effective_for(manifest: &Manifest, name: &str) -> Result<Manifest,
         if names.insert(name.as_str()) {
             let parents =
                 endpoint.partitions.iter().filter_map(|partition| partition.parent.as_ref()?.endpoint.as_deref());
-            next.extend(parents.chain(endpoint.two_phase.as_ref().and_then(|two_phase| two_phase.detail.as_deref())));
+            next.extend(parents.chain(endpoint.details()));
         }
     }
     effective_of(manifest, &names)
@@ -109,7 +109,7 @@ pub(crate) fn explain(manifest: &Manifest, snapshot: &Snapshot, overrides: &Over
     let declared = manifest.endpoints.get(&snapshot.endpoint_code).cloned().unwrap_or_default();
     let (definition, settings) = parts(&declared);
     let layers = [
-        (Layer::Platform, document(&platform::platform(snapshot))),
+        (Layer::Platform, document(&platform::platform(snapshot, &declared))),
         (Layer::Provenance, document(&manifest.defaults)),
         (Layer::Definition, definition),
         (Layer::Settings(Table::EndpointDef), settings),
@@ -173,7 +173,7 @@ pub(crate) const SHORT: &[(&str, &str, &str)] =
 
 /// What says what one endpoint is cannot be shared: a detail endpoint must not take over the search's schedule.
 const OWN: &[&str] =
-    &["role", "kind", "description", "method", "path", "items_path", "partitions", "two_phase", "schedule"];
+    &["role", "kind", "description", "method", "path", "items_path", "partitions", "two_phase", "update", "schedule"];
 
 /// Keys that `defaults` have and must not. A file cannot say them; a stored document could.
 pub(crate) fn misplaced(defaults: &Endpoint) -> Vec<&'static str> {

@@ -30,7 +30,7 @@ pub mod timeform;
 mod words;
 mod yaml;
 
-pub use compile::{Compiled, Labels, compile, compile_with, explain};
+pub use compile::{Compiled, Labels, compile, compile_with, explain, inspect};
 pub use dictionary::dictionary;
 pub use diff::{Change, diff};
 pub use export::to_yaml;
@@ -38,7 +38,7 @@ pub use expr::Template;
 pub use iso::Iso;
 pub use layers::{Explained, Layer, Overrides};
 pub use manifest::Manifest;
-pub use patra_core::state::Operation;
+pub use patra_core::state::{Operation, UpdateReason};
 pub use pattern::Pattern;
 pub use problem::{Flaw, Problem, Problems};
 pub use read::read;

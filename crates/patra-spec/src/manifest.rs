@@ -11,6 +11,7 @@ mod paths;
 mod record;
 mod request_param;
 mod response;
+mod schedule;
 
 use std::collections::BTreeMap;
 
@@ -26,14 +27,15 @@ use crate::words::{Kind, Method, OnMaxPage, OutOfRange, PagingType, Role};
 
 pub use auth::{Auth, OAuth2, Session};
 pub use body::Body;
-pub use detail::{Batching, TwoPhase};
+pub use detail::{Batching, TwoPhase, Update};
 pub use expr::Expr;
 pub use inputs::{Param, Parent, Partition};
-pub use limits::{HeaderAdaptive, RateLimit, Retry};
+pub use limits::{HeaderAdaptive, Health, Limits, RateLimit, Raw, Retry};
 pub use paths::Paths;
 pub use record::{Field, Record};
 pub use request_param::RequestParam;
 pub use response::{Condition, Csv, ErrorRule, Response, Xml};
+pub use schedule::{Schedule, UpdateSchedule};
 
 /// A provenance (who) and its endpoints (how).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -116,6 +118,8 @@ pub struct Endpoint {
     pub window: Option<Window>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub two_phase: Option<TwoPhase>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub update: Option<Update>,
     #[serde(skip_serializing_if = "Batching::is_empty")]
     pub batching: Batching,
     #[serde(skip_serializing_if = "Response::is_empty")]
@@ -133,6 +137,12 @@ pub struct Endpoint {
     pub retry: Retry,
     #[serde(skip_serializing_if = "RateLimit::is_empty")]
     pub rate_limit: RateLimit,
+    #[serde(skip_serializing_if = "Limits::is_empty")]
+    pub limits: Limits,
+    #[serde(skip_serializing_if = "Health::is_empty")]
+    pub health: Health,
+    #[serde(skip_serializing_if = "Raw::is_empty")]
+    pub raw: Raw,
 }
 
 /// How requests are made.
@@ -203,6 +213,9 @@ pub struct Pagination {
     /// How many records of one query the far side gives out (ING-15-02).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_ceiling: Option<u64>,
+    /// How many pages one slice reads when there are more (ING-8.2-02).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page_range: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub has_more_path: Option<String>,
     /// Number of the first page.
@@ -250,14 +263,6 @@ pub struct Window {
     pub as_of: Option<bool>,
 }
 
-/// When the planner asks by itself.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Schedule {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub every: Option<Iso>,
-}
-
 macro_rules! is_empty {
     ($($name:ident),*) => {$(
         impl $name {
@@ -268,4 +273,4 @@ macro_rules! is_empty {
     )*};
 }
 
-is_empty!(Batching, Expr, Http, Record, Response, Retry, RateLimit);
+is_empty!(Batching, Expr, Health, Http, Limits, RateLimit, Raw, Record, Response, Retry);

@@ -11,6 +11,7 @@ mod reader;
 mod record;
 mod response;
 mod scalar;
+mod schedule;
 pub(crate) mod tour;
 
 use crate::manifest::Manifest;

@@ -7,8 +7,11 @@ use serde_json::{Map, Value};
 
 use patra_core::hash::canonical;
 use patra_core::registry::{Row, Table, WHOLE};
+use patra_core::state::Operation;
+use patra_core::tx::{Schedule, When};
 
-use crate::manifest::Manifest;
+use crate::iso::Iso;
+use crate::manifest::{Endpoint, Manifest};
 use crate::problem::{Problem, Problems};
 
 /// Where the settings of an endpoint go: a path in the endpoint, its table, and its key there. Without a key, the
@@ -24,6 +27,8 @@ const HOMES: &[(&str, Table, Option<&str>)] = &[
     ("pagination", Table::PaginationCfg, None),
     ("window", Table::WindowOffsetCfg, None),
     ("retry", Table::RetryCfg, None),
+    ("limits", Table::RateLimitCfg, Some("limits")),
+    ("health", Table::RateLimitCfg, Some("health")),
     ("rate_limit", Table::RateLimitCfg, None),
     ("batching", Table::BatchingCfg, None),
     ("expr.allowed_functions", Table::ExprCapability, Some("allowed_functions")),
@@ -83,6 +88,23 @@ pub fn manifest(code: &str, rows: &[Row]) -> Result<Manifest, Problems> {
     document.insert("endpoints".into(), endpoints.collect::<Result<Map<_, _>, _>>()?.into());
     document.insert("provenance".into(), code.into());
     Manifest::from_document(&document.into())
+}
+
+/// When the planner asks for an endpoint by itself: HARVEST, and UPDATE once per reason (ING-5.2-01).
+pub fn schedules(endpoint: &Endpoint) -> Vec<Schedule> {
+    let Some(declared) = &endpoint.schedule else { return Vec::new() };
+    let when = |every: Option<Iso>, cron: &Option<String>| match (every, cron) {
+        (Some(every), _) => Some(When::Every(every.0)),
+        (None, Some(cron)) => Some(When::Cron(cron.clone())),
+        (None, None) => None,
+    };
+    let harvest =
+        when(declared.every, &declared.cron).map(|when| Schedule { operation: Operation::Harvest, reason: None, when });
+    let update = declared.update.iter().filter_map(|update| {
+        let when = when(update.every, &update.cron)?;
+        Some(Schedule { operation: Operation::Update, reason: Some(update.reason?), when })
+    });
+    harvest.into_iter().chain(update).collect()
 }
 
 fn row(table: Table, endpoint: &str, config: Map<String, Value>) -> Row {

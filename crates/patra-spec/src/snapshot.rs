@@ -7,6 +7,7 @@ mod expr;
 mod http;
 mod inputs;
 mod limits;
+mod mapping;
 mod meaning;
 mod response;
 mod view;
@@ -24,11 +25,11 @@ use crate::words::{Kind, OnMaxPage, OutOfRange, PagingType, Role};
 use response::is_false;
 
 pub use auth::{Auth, DEFAULT_REFRESH_AHEAD, DEFAULT_SESSION_LIFE, OAuth2, Session};
-pub use detail::{Batching, DEFAULT_ID_BATCH_SIZE, TwoPhase};
+pub use detail::{Batching, DEFAULT_ID_BATCH_SIZE, TwoPhase, Update};
 pub use expr::Expr;
 pub use http::Http;
 pub use inputs::{Param, Parent, Partition};
-pub use limits::{RateLimit, Retry};
+pub use limits::{Health, Limits, RateLimit, Retry};
 pub use response::{Condition, ErrorRule, Mapping, OutputField, RequestParam, Response};
 
 pub const DEFAULT_SAFETY_LAG: Iso = Iso::secs(600);
@@ -70,10 +71,20 @@ pub struct Snapshot {
     #[serde(default)]
     pub rate_limit: RateLimit,
     #[serde(default)]
+    pub limits: Limits,
+    #[serde(default)]
+    pub health: Health,
+    /// How long answers are kept as they came; `None`: not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw_keep: Option<Iso>,
+    #[serde(default)]
     pub batching: Batching,
-    /// `None`: the search gives the records themselves.
+    /// `None`: the search gives the records themselves. An UPDATE always has it: it is the second phase alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub two_phase: Option<TwoPhase>,
+    /// UPDATE only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<Update>,
     pub response: Response,
     #[serde(default)]
     pub mapping: Mapping,
@@ -98,6 +109,9 @@ pub struct Pagination {
     pub on_max_page: OnMaxPage,
     /// As the far side orders, `updated desc` unless declared (ING-4.5-01).
     pub order_by: String,
+    /// Somebody said so; otherwise it is only what is most usual.
+    #[serde(skip_serializing_if = "is_false")]
+    pub order_declared: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,6 +127,9 @@ pub struct Pagination {
     pub allow_hosts: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_ceiling: Option<u64>,
+    /// How many pages one slice reads when the first total says that there are more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page_range: Option<u32>,
     /// PAGE only: whether the first page is number 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base1: Option<bool>,
@@ -134,6 +151,7 @@ impl Default for Pagination {
             max_page: None,
             on_max_page: OnMaxPage::Partial,
             order_by: DEFAULT_ORDER_BY.into(),
+            order_declared: false,
             initial: None,
             next_token_path: None,
             next_token_header: None,
@@ -141,6 +159,7 @@ impl Default for Pagination {
             next_url_header: None,
             allow_hosts: Vec::new(),
             result_ceiling: None,
+            page_range: None,
             base1: None,
             always_token: false,
             unique_tokens: false,

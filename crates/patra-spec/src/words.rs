@@ -1,6 +1,7 @@
 //! The dictionaries of the manifest language (ING-3.3-06). Each word has one stored spelling; a manifest may write it in
 //! either case, as codes are compared without case (PLT-04).
 
+use patra_core::state::UpdateReason;
 use patra_core::window::Align;
 
 use crate::expr::NullPolicy;
@@ -58,6 +59,16 @@ impl Word for Align {
     /// C-18.
     fn aliases(self) -> &'static [&'static str] {
         if self == Align::Minute { &["minute"] } else { &[] }
+    }
+}
+
+impl Word for UpdateReason {
+    fn all() -> &'static [UpdateReason] {
+        UpdateReason::ALL
+    }
+
+    fn word(self) -> &'static str {
+        self.as_str()
     }
 }
 

@@ -123,10 +123,12 @@ CREATE TABLE reg_schedule (
   provenance_code text COLLATE "C" NOT NULL,
   endpoint_name text COLLATE "C" NOT NULL,
   operation_code text COLLATE "C" NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
-  every_us bigint NOT NULL CHECK (every_us > 0),
+  -- Why, for an UPDATE; '' and not null, or the unique key would not hold.
+  reason_code text COLLATE "C" NOT NULL DEFAULT '' CHECK (reason_code IN ('', 'STALENESS', 'EXPR_CHANGE', 'SIGNALS')),
+  when_text text COLLATE "C" NOT NULL CHECK (when_text LIKE 'every %' OR when_text LIKE 'cron %'),
   next_due_at timestamptz NOT NULL
 );
-CREATE UNIQUE INDEX uk_schedule ON reg_schedule (provenance_code, endpoint_name, operation_code);
+CREATE UNIQUE INDEX uk_schedule ON reg_schedule (provenance_code, endpoint_name, operation_code, reason_code);
 CREATE INDEX idx_schedule_due ON reg_schedule (next_due_at);
 
 -- The dictionary: what the program knows as codes, for people and other programs to look up. It is written as a whole.
@@ -170,16 +172,23 @@ CREATE TABLE ing_schedule_instance (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   public_id text COLLATE "C" NOT NULL,
   schedule_id bigint,
+  scheduler_code text COLLATE "C" NOT NULL,
+  scheduler_job_id text COLLATE "C" NOT NULL,
+  scheduler_log_id text COLLATE "C" NOT NULL,
   trigger_type_code text COLLATE "C" NOT NULL CHECK (trigger_type_code IN ('SCHEDULE', 'MANUAL', 'API')),
   project_key text COLLATE "C" NOT NULL,
   provenance_code text COLLATE "C" NOT NULL,
   endpoint_name text COLLATE "C" NOT NULL,
   operation_code text COLLATE "C" NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
+  reason_code text COLLATE "C" CHECK (reason_code IN ('STALENESS', 'EXPR_CHANGE', 'SIGNALS')),
+  activity text COLLATE "C",
   window_from timestamptz,
   window_to timestamptz,
   priority integer NOT NULL,
   params jsonb NOT NULL,
   overrides jsonb NOT NULL,
+  -- The spec that it was planned with, once it was.
+  expr_proto_hash text COLLATE "C",
   parent_id bigint,
   root_id bigint,
   fan_place jsonb,
@@ -196,6 +205,7 @@ CREATE INDEX idx_instance_waiting ON ing_schedule_instance (id) WHERE status_cod
 CREATE INDEX idx_instance_schedule ON ing_schedule_instance (schedule_id) WHERE status_code = 'REQUESTED';
 CREATE INDEX idx_instance_parent ON ing_schedule_instance (parent_id, status_code) WHERE parent_id IS NOT NULL;
 CREATE INDEX idx_instance_root ON ing_schedule_instance (root_id, status_code) WHERE root_id IS NOT NULL;
+CREATE INDEX idx_sched_src ON ing_schedule_instance (scheduler_code, scheduler_job_id, scheduler_log_id);
 
 CREATE TABLE ing_plan (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -217,6 +227,8 @@ CREATE TABLE ing_plan (
 );
 CREATE INDEX idx_plan_srcop_time ON ing_plan (provenance_code, operation_code, created_at);
 CREATE INDEX idx_plan_instance ON ing_plan (schedule_instance_id);
+-- The newest plan of a namespace.
+CREATE INDEX idx_plan_cursor ON ing_plan (cursor_id, id);
 
 CREATE TABLE ing_plan_slice (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -249,8 +261,23 @@ CREATE TABLE ing_task (
   params jsonb NOT NULL,
   expr_hash text COLLATE "C" NOT NULL,
   idempotent_key text COLLATE "C" NOT NULL,
+  -- Null for a segment of ids, which has `ordinal` and `last_id` instead.
   window_from timestamptz,
   window_to timestamptz,
+  -- The part of the window that is complete although the task ended short.
+  done_from timestamptz,
+  done_to timestamptz,
+  ordinal bigint,
+  last_id text COLLATE "C",
+  -- Narrower tasks have taken its place.
+  replaced integer NOT NULL DEFAULT 0 CHECK (replaced IN (0, 1)),
+  -- The task that it drives again, and the request that asked for it.
+  redrive_of bigint,
+  redrive_request text COLLATE "C",
+  -- How many tasks of its partition may be held at once.
+  c_max bigint NOT NULL,
+  -- Records that its runs brought.
+  items bigint NOT NULL DEFAULT 0,
   status_code text COLLATE "C" NOT NULL
     CHECK (status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING', 'SUCCEEDED', 'FAILED', 'PARTIAL', 'CANCELLED')),
   priority integer NOT NULL,
@@ -268,15 +295,30 @@ CREATE TABLE ing_task (
   started_at timestamptz,
   finished_at timestamptz,
   CHECK ((status_code IN ('DISPATCHED', 'EXECUTING')) = (leased_until IS NOT NULL)),
-  CHECK ((leased_until IS NULL) = (lease_owner IS NULL))
+  CHECK ((leased_until IS NULL) = (lease_owner IS NULL)),
+  CHECK ((window_from IS NULL) = (window_to IS NULL)),
+  CHECK ((done_from IS NULL) = (done_to IS NULL)),
+  CHECK ((ordinal IS NULL) = (last_id IS NULL)),
+  CHECK ((redrive_of IS NULL) = (redrive_request IS NULL))
 );
+-- A queue: rows change often and most are done, so the table is cleaned long before a fifth of it is dead.
+ALTER TABLE ing_task SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
 CREATE UNIQUE INDEX uk_task_idem ON ing_task (idempotent_key);
--- Serves the claim in its order; partial, so finished tasks cost nothing.
-CREATE INDEX idx_task_pick ON ing_task (priority, scheduled_at, id) WHERE status_code = 'QUEUED';
-CREATE INDEX idx_task_queue ON ing_task (leased_until) WHERE status_code IN ('DISPATCHED', 'EXECUTING');
-CREATE INDEX idx_task_inventory ON ing_task (provenance_code, endpoint_name, operation_code) WHERE status_code = 'QUEUED';
--- Serves coverage and the completed prefix: only what lies beyond the cursor is read.
-CREATE INDEX idx_task_cover ON ing_task (cursor_id, window_to);
+-- Serves the claim: it steps from one group of tasks that are treated alike to the next, and finds the first of each where
+-- it lands. Partial, so finished tasks cost nothing.
+CREATE INDEX idx_task_pick ON ing_task
+  (provenance_code, endpoint_name, operation_code, c_max, coalesce(credential_id, 0), priority, scheduled_at, id)
+  WHERE status_code = 'QUEUED';
+-- Serves the sweep, and the count of what each partition has under way.
+CREATE INDEX idx_task_queue ON ing_task (leased_until, id, provenance_code, endpoint_name, operation_code)
+  WHERE status_code IN ('DISPATCHED', 'EXECUTING');
+-- Serves coverage and the completed part: only what lies beyond the cursor is read. Segments of ids stand at its end.
+CREATE INDEX idx_task_cover ON ing_task (cursor_id, window_to, window_from, ordinal, plan_id);
+-- The same for a cursor that moves towards the past.
+CREATE INDEX idx_task_cover_past ON ing_task (cursor_id, window_from, window_to, plan_id)
+  WHERE operation_code = 'BACKFILL';
+CREATE INDEX idx_task_cred ON ing_task (credential_id) WHERE credential_id IS NOT NULL;
+CREATE INDEX idx_task_src_op ON ing_task (provenance_code, operation_code, status_code, created_at);
 CREATE INDEX idx_task_slice ON ing_task (slice_id);
 CREATE INDEX idx_task_plan ON ing_task (plan_id, status_code);
 CREATE INDEX idx_task_instance ON ing_task (schedule_instance_id, status_code);
@@ -312,6 +354,9 @@ CREATE TABLE ing_task_run_batch (
   provenance_code text COLLATE "C" NOT NULL,
   endpoint_name text COLLATE "C" NOT NULL,
   expr_hash text COLLATE "C" NOT NULL,
+  -- The task's window.
+  window_from timestamptz,
+  window_to timestamptz,
   batch_no bigint NOT NULL CHECK (batch_no > 0),
   position jsonb NOT NULL,
   next_position jsonb,
@@ -342,6 +387,9 @@ CREATE UNIQUE INDEX uk_run_before_tok ON ing_task_run_batch (run_id, before_toke
 CREATE UNIQUE INDEX uk_batch_idem ON ing_task_run_batch (idempotent_key);
 CREATE INDEX idx_batch_task ON ing_task_run_batch (task_id, run_id, batch_no);
 CREATE INDEX idx_batch_instance ON ing_task_run_batch (schedule_instance_id);
+CREATE INDEX idx_batch_time ON ing_task_run_batch (run_id, created_at);
+CREATE INDEX idx_batch_status ON ing_task_run_batch (run_id, status_code);
+CREATE INDEX idx_batch_created ON ing_task_run_batch (created_at);
 
 CREATE TABLE ing_cursor (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -353,22 +401,36 @@ CREATE TABLE ing_cursor (
   namespace_key text COLLATE "C" NOT NULL,
   cursor_type_code text COLLATE "C" NOT NULL CHECK (cursor_type_code IN ('TIME', 'ID', 'TOKEN')),
   direction_code text COLLATE "C" NOT NULL CHECK (direction_code IN ('FORWARD', 'BACKFILL')),
-  -- Where the namespace began: the completed prefix counts from here while there is no value.
-  origin_instant timestamptz NOT NULL,
+  -- Where the namespace began: the completed part counts from here while there is no value. Ids have no beginning.
+  origin_instant timestamptz,
   cursor_value text,
   normalized_instant timestamptz,
-  normalized_numeric text,
-  observed_max_value text,
+  -- How many segments of ids are complete.
+  normalized_numeric bigint,
+  observed_max_value text COLLATE "C",
+  -- Where the value came from.
+  schedule_instance_id bigint,
+  plan_id bigint,
+  slice_id bigint,
+  task_id bigint,
+  run_id bigint,
+  batch_no bigint,
+  expr_hash text COLLATE "C",
   version bigint NOT NULL DEFAULT 0,
   -- Rises with every plan of the namespace; a planner that saw an older one must read again.
   plan_epoch bigint NOT NULL DEFAULT 0,
   created_at timestamptz NOT NULL,
   updated_at timestamptz NOT NULL,
-  CHECK (normalized_instant IS NULL OR normalized_instant >= origin_instant)
+  CHECK ((cursor_type_code = 'TIME') = (origin_instant IS NOT NULL)),
+  CHECK (cursor_type_code = 'TIME' OR normalized_instant IS NULL),
+  CHECK (cursor_type_code = 'ID' OR normalized_numeric IS NULL),
+  CHECK (direction_code <> 'FORWARD' OR normalized_instant >= origin_instant),
+  CHECK (direction_code <> 'BACKFILL' OR normalized_instant <= origin_instant)
 );
 CREATE UNIQUE INDEX uk_cursor_ns ON ing_cursor
   (provenance_code, operation_code, cursor_key, namespace_scope_code, namespace_key);
 CREATE INDEX idx_cursor_time ON ing_cursor (provenance_code, operation_code, normalized_instant);
+CREATE INDEX idx_cursor_id ON ing_cursor (provenance_code, operation_code, normalized_numeric);
 
 CREATE TABLE ing_cursor_event (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -384,9 +446,16 @@ CREATE TABLE ing_cursor_event (
   new_value text NOT NULL,
   prev_instant timestamptz,
   new_instant timestamptz,
-  observed_max_value text,
+  prev_numeric bigint,
+  new_numeric bigint,
+  observed_max_value text COLLATE "C",
+  schedule_instance_id bigint,
+  plan_id bigint,
+  slice_id bigint,
   task_id bigint,
   run_id bigint,
+  batch_no bigint,
+  expr_hash text COLLATE "C",
   record_remarks jsonb,
   idempotent_key text COLLATE "C" NOT NULL,
   created_at timestamptz NOT NULL
@@ -395,25 +464,33 @@ CREATE UNIQUE INDEX uk_cur_evt_idem ON ing_cursor_event (idempotent_key);
 CREATE INDEX idx_cur_evt_timeline ON ing_cursor_event
   (provenance_code, operation_code, namespace_scope_code, namespace_key, created_at);
 CREATE INDEX idx_cur_evt_instant ON ing_cursor_event (cursor_id, new_instant);
-CREATE INDEX idx_cur_evt_lineage ON ing_cursor_event (task_id, run_id);
--- Append-only (ING-7.8-05): the database itself refuses an edit.
+CREATE INDEX idx_cur_evt_numeric ON ing_cursor_event (cursor_id, new_numeric);
+CREATE INDEX idx_cur_evt_lineage ON ing_cursor_event (schedule_instance_id, plan_id, slice_id, task_id, run_id);
+-- Append-only (ING-7.8-05): the database itself refuses an edit, and a deletion by anybody but the archive.
 CREATE FUNCTION cursor_event_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+  IF TG_OP = 'DELETE' AND current_setting('patra.archiving', true) = 'on' THEN
+    RETURN OLD;
+  END IF;
   RAISE EXCEPTION 'ing_cursor_event is append-only';
 END
 $$;
-CREATE TRIGGER trg_cursor_event_append_only BEFORE UPDATE ON ing_cursor_event
+CREATE TRIGGER trg_cursor_event_append_only BEFORE UPDATE OR DELETE ON ing_cursor_event
 FOR EACH ROW EXECUTE FUNCTION cursor_event_append_only();
--- Forward only (ING-4.4-06), whatever the code above thinks.
+-- Onward only (ING-4.4-06), whatever the code above thinks; and what onward means never changes.
 CREATE FUNCTION cursor_forward() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  RAISE EXCEPTION 'ing_cursor only moves forward';
+  RAISE EXCEPTION 'ing_cursor only moves onward';
 END
 $$;
-CREATE TRIGGER trg_cursor_forward BEFORE UPDATE OF normalized_instant ON ing_cursor
+CREATE TRIGGER trg_cursor_forward BEFORE UPDATE ON ing_cursor
 FOR EACH ROW
-WHEN (OLD.direction_code = 'FORWARD' AND OLD.normalized_instant IS NOT NULL
-  AND (NEW.normalized_instant IS NULL OR NEW.normalized_instant < OLD.normalized_instant))
+WHEN (NEW.direction_code <> OLD.direction_code OR NEW.cursor_type_code <> OLD.cursor_type_code
+  OR (OLD.normalized_instant IS NOT NULL AND (NEW.normalized_instant IS NULL
+    OR (OLD.direction_code = 'FORWARD' AND NEW.normalized_instant < OLD.normalized_instant)
+    OR (OLD.direction_code = 'BACKFILL' AND NEW.normalized_instant > OLD.normalized_instant)))
+  OR (OLD.normalized_numeric IS NOT NULL
+    AND (NEW.normalized_numeric IS NULL OR NEW.normalized_numeric < OLD.normalized_numeric)))
 EXECUTE FUNCTION cursor_forward();
 
 -- Records. `payload` is the record as received; `fields` what the manifest maps from it ('' when it maps nothing).
@@ -432,6 +509,10 @@ CREATE TABLE item (
   payload text NOT NULL,
   run_id bigint NOT NULL,
   batch_no bigint NOT NULL,
+  -- Which mapping made `fields`.
+  mapping_generation text COLLATE "C" NOT NULL,
+  -- When the far side was last asked for it.
+  refresh_checked_at timestamptz NOT NULL,
   created_at timestamptz NOT NULL,
   stored_at timestamptz NOT NULL
 );
@@ -450,10 +531,53 @@ CREATE TABLE item_quarantine (
   error_code text COLLATE "C" NOT NULL,
   reason text NOT NULL,
   sample text NOT NULL,
+  -- How the batch asked.
+  request_digest jsonb NOT NULL,
   status_code text COLLATE "C" NOT NULL CHECK (status_code IN ('OPEN', 'SIGNALLED', 'RESOLVED', 'ABANDONED')),
   created_at timestamptz NOT NULL
 );
 CREATE UNIQUE INDEX uk_quarantine_place ON item_quarantine (run_id, batch_no, item_index);
+CREATE INDEX idx_quarantine_key ON item_quarantine (project_key, provenance_code, endpoint_name, dedup_key)
+  WHERE status_code = 'SIGNALLED';
+
+-- Records that must be fetched again, and who says so.
+CREATE TABLE ing_signal (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  project_key text COLLATE "C" NOT NULL,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  item_key text COLLATE "C" NOT NULL,
+  origin_code text COLLATE "C" NOT NULL CHECK (origin_code IN ('QUARANTINE', 'READER')),
+  reason text NOT NULL,
+  created_by text NOT NULL,
+  status_code text COLLATE "C" NOT NULL CHECK (status_code IN ('OPEN', 'RESOLVED', 'ABANDONED')),
+  tries bigint NOT NULL DEFAULT 0,
+  last_error text,
+  created_at timestamptz NOT NULL,
+  updated_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_signal_open ON ing_signal (project_key, provenance_code, endpoint_name, item_key)
+  WHERE status_code = 'OPEN';
+
+-- What work stands still, and why. `subject` is the columns below it in words; one that is null covers everything.
+CREATE TABLE ing_hold (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  kind_code text COLLATE "C" NOT NULL CHECK (kind_code IN ('PAUSE', 'BREAK', 'ADVISORY')),
+  subject text COLLATE "C" NOT NULL,
+  provenance_code text COLLATE "C",
+  endpoint_name text COLLATE "C",
+  operation_code text COLLATE "C",
+  credential_id bigint,
+  plan_id bigint,
+  slice_id bigint,
+  task_id bigint,
+  reason text NOT NULL,
+  created_by text NOT NULL,
+  created_at timestamptz NOT NULL,
+  released_by text,
+  released_at timestamptz
+);
+CREATE UNIQUE INDEX uk_hold_active ON ing_hold (kind_code, subject) WHERE released_at IS NULL;
 
 -- Ids whose content is fetched apart (two-phase): the version that was fetched, or why it cannot be had.
 CREATE TABLE ing_candidate (
@@ -472,6 +596,50 @@ CREATE TABLE ing_candidate (
   CHECK ((status_code = 'BAD') = (expires_at IS NOT NULL))
 );
 CREATE UNIQUE INDEX uk_candidate ON ing_candidate (project_key, provenance_code, endpoint_name, candidate_id);
+
+-- Answers as they came, for replays, while they are kept.
+CREATE TABLE ing_raw (
+  run_id bigint NOT NULL,
+  batch_no bigint NOT NULL,
+  status integer NOT NULL,
+  headers text NOT NULL CHECK (headers::json IS NOT NULL),
+  body bytea NOT NULL,
+  created_at timestamptz NOT NULL,
+  expires_at timestamptz NOT NULL,
+  PRIMARY KEY (run_id, batch_no)
+);
+CREATE INDEX idx_raw_expires ON ing_raw (expires_at);
+
+-- Rows that have left the ledger. `row_id`, `body` and `created_at` are the row's own.
+CREATE TABLE ing_archive (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  kind_code text COLLATE "C" NOT NULL CHECK (kind_code IN ('BATCH', 'EVENT')),
+  row_id bigint NOT NULL,
+  schedule_instance_id bigint,
+  plan_id bigint,
+  slice_id bigint,
+  task_id bigint,
+  run_id bigint,
+  batch_no bigint,
+  body text NOT NULL CHECK (json_typeof(body::json) = 'object'),
+  created_at timestamptz NOT NULL,
+  archived_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_archive ON ing_archive (kind_code, row_id);
+CREATE INDEX idx_archive_plan ON ing_archive (plan_id);
+CREATE INDEX idx_archive_run ON ing_archive (run_id, batch_no);
+
+-- Black boxes that were taken out of the house.
+CREATE TABLE ing_export (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  run_id bigint NOT NULL,
+  batch_no bigint NOT NULL,
+  created_by text NOT NULL,
+  reason text NOT NULL,
+  package_hash text COLLATE "C" NOT NULL,
+  created_at timestamptz NOT NULL,
+  expires_at timestamptz NOT NULL
+);
 
 -- Who we are to a far side: the definition, written by people. `sealed` opens with the master key `key_id` names; a revoked
 -- row has lost it. A rotation adds a version.

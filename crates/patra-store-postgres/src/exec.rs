@@ -2,16 +2,25 @@
 //! task, then cursor, then the rows below; so operations wait for each other but never in a circle.
 
 mod batch;
+mod cancel;
 pub(crate) mod candidate;
+mod claim;
+mod cover;
 mod credential;
 mod cursor;
 mod dictionary;
 mod fan;
+mod hold;
 mod key;
 mod ledger;
 mod plan;
+mod raw;
+mod redrive;
 mod registry;
+mod retention;
 mod run;
+pub(crate) mod segment;
+mod signal;
 mod split;
 mod task;
 mod trigger;
@@ -36,16 +45,25 @@ pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
         Tx::SettleTrigger(op) => Done::SettleTrigger(trigger::settle(session, &op).await?),
         Tx::FanOut(op) => Done::FanOut(fan::fan_out(session, &op).await?),
         Tx::ReadParents(op) => Done::ReadParents(fan::read_parents(session, &op).await?),
-        Tx::ReadCoverage(op) => Done::ReadCoverage(cursor::read_coverage(session, &op).await?),
+        Tx::ReadCoverage(op) => Done::ReadCoverage(cover::read(session, &op).await?),
+        Tx::ReadSegments(op) => Done::ReadSegments(segment::read(session, &op).await?),
         Tx::SavePlan(op) => Done::SavePlan(plan::save(session, &op).await?),
-        Tx::Claim(op) => Done::Claim(task::claim(session, &op).await?),
+        Tx::Claim(op) => Done::Claim(claim::claim(session, &op).await?),
         Tx::Renew(op) => Done::Renew(task::renew(session, &op).await?),
         Tx::StartRun(op) => Done::StartRun(run::start(session, op).await?),
         Tx::CommitBatch(op) => Done::CommitBatch(batch::commit(session, &op).await?),
         Tx::EndRun(op) => Done::EndRun(run::end(session, &op).await?),
         Tx::RecordAdvance(op) => Done::RecordAdvance(cursor::record_advance(session, op).await?),
-        Tx::AdvanceCursor(op) => Done::AdvanceCursor(cursor::advance(session, op).await?),
+        Tx::AdvanceCursor(op) => Done::AdvanceCursor(cursor::advance(session, &op).await?),
         Tx::Sweep(op) => Done::Sweep(task::sweep(session, op).await?),
+        Tx::Hold(op) => Done::Hold(hold::set(session, &op).await?),
+        Tx::Release(op) => Done::Release(hold::release(session, &op).await?),
+        Tx::Cancel(op) => Done::Cancel(cancel::cancel(session, &op).await?),
+        Tx::Redrive(op) => Done::Redrive(redrive::redrive(session, &op).await?),
+        Tx::Signal(op) => Done::Signal(signal::signal(session, &op).await?),
+        Tx::Abandon(op) => Done::Abandon(signal::abandon(session, &op).await?),
+        Tx::Archive(op) => Done::Archive(retention::archive(session, op).await?),
+        Tx::RecordExport(op) => Done::RecordExport(retention::record_export(session, &op).await?),
         Tx::CreateKey(op) => Done::CreateKey(key::create(session, &op).await?),
         Tx::RevokeKey(op) => Done::RevokeKey(key::revoke(session, &op).await?),
         Tx::SaveCredential(op) => Done::SaveCredential(credential::save(session, &op).await?),
@@ -58,7 +76,7 @@ pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
 }
 
 #[cfg(test)]
-pub(crate) use task::CLAIM;
+pub(crate) use claim::{LOOK, TAKE};
 
 /// Every statement of the command side, so that a test can prepare them all.
 #[cfg(test)]
@@ -69,12 +87,21 @@ pub(crate) fn statements() -> Vec<&'static str> {
         trigger::STATEMENTS,
         fan::STATEMENTS,
         plan::STATEMENTS,
+        claim::STATEMENTS,
+        hold::STATEMENTS,
+        cancel::STATEMENTS,
+        redrive::STATEMENTS,
+        segment::STATEMENTS,
+        signal::STATEMENTS,
+        raw::STATEMENTS,
+        retention::STATEMENTS,
         task::STATEMENTS,
         run::STATEMENTS,
         split::STATEMENTS,
         batch::STATEMENTS,
         candidate::STATEMENTS,
         ledger::STATEMENTS,
+        cover::STATEMENTS,
         cursor::STATEMENTS,
         credential::STATEMENTS,
         key::STATEMENTS,

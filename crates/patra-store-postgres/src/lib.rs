@@ -7,6 +7,7 @@ mod error;
 mod exec;
 mod json;
 mod migrate;
+mod object;
 mod open;
 mod pool;
 mod query;
@@ -19,11 +20,14 @@ use std::time::Duration;
 
 use patra_core::credential::Credential;
 use patra_core::port::credential::Ask;
-use patra_core::port::query::{Filter, Key, Progress, Registered, Row, View};
+use patra_core::port::query::{
+    Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
+};
 use patra_core::port::{Boxed, Commands, Credentials, Queries};
 use patra_core::record::{Candidate, Stream};
 use patra_core::registry::DictType;
-use patra_core::tx::{Done, Tx, TxError};
+use patra_core::tx::{Done, IdRange, Tx, TxError, Wanted};
+use patra_core::{PlanId, RunId};
 
 pub use open::OpenError;
 
@@ -147,6 +151,38 @@ impl Queries for PostgresStore {
     fn screen(&self, stream: &Stream, candidates: &[Candidate]) -> Boxed<'_, Result<Vec<Candidate>, TxError>> {
         let (stream, candidates) = (stream.clone(), candidates.to_vec());
         Box::pin(self.readers.run(move |session| Box::pin(exec::candidate::screen(session, stream, candidates))))
+    }
+
+    fn wanted(
+        &self,
+        stream: &Stream,
+        wanted: &Wanted,
+        range: &IdRange,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Boxed<'_, Result<Vec<String>, TxError>> {
+        let (stream, wanted, range, after) = (stream.clone(), wanted.clone(), range.clone(), after.map(str::to_owned));
+        Box::pin(
+            self.readers
+                .run(move |session| Box::pin(exec::segment::wanted(session, stream, wanted, range, after, limit))),
+        )
+    }
+
+    fn stored(&self, stream: &Stream, keys: &[String]) -> Boxed<'_, Result<Vec<StoredVersion>, TxError>> {
+        let (stream, keys) = (stream.clone(), keys.to_vec());
+        Box::pin(self.readers.run(move |session| Box::pin(query::stored(session, stream, keys))))
+    }
+
+    fn evidence(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<Evidence>, TxError>> {
+        Box::pin(self.readers.run(move |session| Box::pin(query::evidence::evidence(session, run, batch_no))))
+    }
+
+    fn raw(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<RawKept>, TxError>> {
+        Box::pin(self.readers.run(move |session| Box::pin(query::raw(session, run, batch_no))))
+    }
+
+    fn lineage(&self, plan: PlanId) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
+        Box::pin(self.readers.run(move |session| Box::pin(query::lineage::lineage(session, plan))))
     }
 
     fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {

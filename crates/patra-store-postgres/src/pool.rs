@@ -20,6 +20,10 @@ const TRUSTED: Duration = Duration::from_secs(1);
 /// What a living server needs at most to answer an empty question or a ROLLBACK.
 const QUICK: Duration = Duration::from_secs(2);
 
+/// A transaction that rests this long belongs to a process that is frozen. The server ends it, or its locks would keep
+/// others from taking over what the process holds.
+const FROZEN: Duration = Duration::from_secs(2);
+
 pub(crate) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// Some connections with the limits that every use of them obeys. Cheap to clone.
@@ -146,6 +150,12 @@ impl Session {
         Ok(self.client()?.batch_execute("BEGIN").await?)
     }
 
+    /// For queries of more than one statement: all of them see the same moment.
+    pub(crate) async fn begin_reading(&self) -> Result<(), Fail> {
+        self.in_transaction.store(true, Ordering::Relaxed);
+        Ok(self.client()?.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?)
+    }
+
     pub(crate) async fn commit(&self) -> Result<(), Fail> {
         self.commit_sent.store(true, Ordering::Relaxed);
         self.client()?.batch_execute("COMMIT").await?;
@@ -217,7 +227,7 @@ fn session_setup(options: &Options, access: Access) -> String {
         "SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {}; SET jit = off",
         millis(options.statement_timeout),
         millis(options.lock_timeout),
-        millis(options.deadline),
+        millis(options.deadline.min(FROZEN)),
     );
     if access == Access::Read {
         setup.push_str("; SET default_transaction_read_only = on");

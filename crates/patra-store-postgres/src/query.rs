@@ -1,23 +1,40 @@
-//! The query side. Each answer is one statement, so it is one snapshot.
+//! The query side. Each answer is one snapshot: one statement, or several in a transaction that sees one moment.
 
 pub(crate) mod credential;
 pub(crate) mod dictionary;
+pub(crate) mod evidence;
+pub(crate) mod lineage;
 pub(crate) mod list;
 pub(crate) mod progress;
 pub(crate) mod registry;
 
-use patra_core::port::query::Key;
+use bytes::Bytes;
+use patra_core::RunId;
+use patra_core::port::query::{Key, RawKept, StoredVersion};
+use patra_core::record::{Stream, Version};
 
 use crate::error::{Fail, refused};
 use crate::pool::Session;
+use crate::time::Time;
 
 const SNAPSHOT: &str = "SELECT body FROM ing_snapshot WHERE hash = $1";
 const KEY: &str = "SELECT prefix, hash, scope, revoked_at IS NOT NULL FROM api_key WHERE prefix = $1";
 const PING: &str = "SELECT max(version) FROM patra_migration";
 
+const STORED: &str = "
+SELECT item.dedup_key, item.updated_at, item.source_version, item.content_hash, item.mapping_generation
+FROM unnest($4::text[]) WITH ORDINALITY AS asked (key, place)
+JOIN item ON item.project_key = $1 AND item.provenance_code = $2 AND item.dedup_scope = $3 AND item.dedup_key = asked.key
+ORDER BY asked.place";
+
+const RAW: &str = "
+SELECT status, headers, body, expires_at FROM ing_raw
+WHERE run_id = $1 AND batch_no = $2 AND expires_at > clock_timestamp()";
+
 /// Every fixed statement of the query side, so that a test can prepare them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[SNAPSHOT, KEY, PING, progress::PROGRESS, registry::READ, dictionary::READ];
+pub(crate) const STATEMENTS: &[&str] =
+    &[SNAPSHOT, KEY, PING, STORED, RAW, progress::PROGRESS, registry::READ, dictionary::READ];
 
 pub(crate) async fn snapshot(session: &Session, hash: String) -> Result<Option<String>, Fail> {
     let [statement] = session.prepare([SNAPSHOT]).await?;
@@ -32,6 +49,33 @@ pub(crate) async fn key(session: &Session, prefix: String) -> Result<Option<Key>
         hash: row.try_get(1)?,
         scope: row.try_get::<_, &str>(2)?.parse()?,
         revoked: row.try_get(3)?,
+    }))
+}
+
+pub(crate) async fn stored(session: &Session, stream: Stream, keys: Vec<String>) -> Result<Vec<StoredVersion>, Fail> {
+    let [statement] = session.prepare([STORED]).await?;
+    let Stream { project_key, provenance_code, dedup_scope, .. } = &stream;
+    let rows = session.rows(&statement, &[project_key, provenance_code, dedup_scope, &keys]).await?;
+    let stored = rows.iter().map(|row| {
+        let hash: &[u8] = row.try_get(3)?;
+        Ok(StoredVersion {
+            key: row.try_get(0)?,
+            version: Version { updated_at: row.try_get::<_, Time>(1)?.0, source_version: row.try_get(2)? },
+            content_hash: hash.try_into().map_err(|_| refused("a content hash that is none"))?,
+            generation: row.try_get(4)?,
+        })
+    });
+    stored.collect()
+}
+
+pub(crate) async fn raw(session: &Session, run: RunId, batch_no: u32) -> Result<Option<RawKept>, Fail> {
+    let [statement] = session.prepare([RAW]).await?;
+    let Some(row) = session.opt(&statement, &[&run.0, &i64::from(batch_no)]).await? else { return Ok(None) };
+    Ok(Some(RawKept {
+        status: u16::try_from(row.try_get::<_, i32>(0)?).unwrap_or(0),
+        headers: row.try_get(1)?,
+        body: Bytes::copy_from_slice(row.try_get(2)?),
+        expires_at: row.try_get::<_, Time>(3)?.0,
     }))
 }
 

@@ -36,6 +36,8 @@ async fn every_statement_can_be_prepared() {
         .iter()
         .chain(query::STATEMENTS)
         .chain(query::credential::STATEMENTS)
+        .chain(query::evidence::STATEMENTS)
+        .chain(query::lineage::STATEMENTS)
         .map(|sql| (*sql).to_owned())
         .collect();
     for view in View::ALL {
@@ -44,7 +46,7 @@ async fn every_statement_can_be_prepared() {
         statements.push(query::list::statement(*view, &known, true));
         statements.push(query::list::statement(*view, &[], false));
     }
-    assert!(statements.len() > 70, "{} statements", statements.len());
+    assert!(statements.len() > 130, "{} statements", statements.len());
     for sql in &statements {
         if let Err(error) = client.prepare(sql).await {
             panic!("{error:?} in {sql}");
@@ -58,31 +60,34 @@ async fn a_claim_walks_its_index_however_long_the_queue() {
     let Some((_store, client, schema)) = migrated().await else { return };
     client
         .batch_execute(
-            "INSERT INTO ing_plan (schedule_instance_id, cursor_id, project_key, provenance_code, endpoint_name,
-               operation_code, window_from, window_to, plan_strategy, expr_proto_hash, spec_fingerprint, status_code,
-               created_at)
-             SELECT n, 1, 'default', 'p', 'e', 'HARVEST', 'epoch', now(), 'time', 'h', 'h', 'READY', now()
-             FROM generate_series(1, 2000) n;
-             INSERT INTO ing_task (schedule_instance_id, plan_id, slice_id, cursor_id, project_key, provenance_code,
+            "INSERT INTO ing_task (schedule_instance_id, plan_id, slice_id, cursor_id, project_key, provenance_code,
                endpoint_name, operation_code, params, expr_hash, idempotent_key, window_from, window_to, status_code,
-               priority, scheduled_at, created_at, finished_at)
-             SELECT 1, 1 + n % 2000, n, 1, 'default', 'p', 'e', 'HARVEST', '{}', 'h', 'k' || n, 'epoch', now(),
+               priority, scheduled_at, created_at, finished_at, c_max)
+             SELECT 1, 1 + n % 2000, n, 1, 'default', 'p' || n % 7, 'e', 'HARVEST', '{}', 'h', 'k' || n, 'epoch', now(),
                CASE WHEN n % 2 = 0 THEN 'QUEUED' ELSE 'SUCCEEDED' END, 100 * (1 + n % 3),
-               now() - n * interval '1 second', now(), now()
+               now() - n * interval '1 second', now(), now(), 8
              FROM generate_series(1, 60000) n;
-             ANALYZE ing_task; ANALYZE ing_plan",
+             ANALYZE ing_task; SET patra.lanes = '1'",
         )
         .await
         .unwrap();
-    for mode in ["force_custom_plan", "force_generic_plan"] {
-        client.batch_execute(&format!("SET plan_cache_mode = {mode}")).await.unwrap();
-        client.batch_execute(&format!("PREPARE claim AS {}", exec::CLAIM)).await.unwrap();
-        let rows = client.query("EXPLAIN EXECUTE claim ('w', 10, 30000000)", &[]).await.unwrap();
-        let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
-        let plan = plan.join("\n");
-        assert!(plan.contains("Index Scan using idx_task_pick"), "{mode}:\n{plan}");
-        assert!(!plan.contains("Seq Scan on ing_task"), "{mode}:\n{plan}");
-        client.batch_execute("DEALLOCATE claim").await.unwrap();
+    let lanes = "ARRAY['p1'], ARRAY['e'], ARRAY['HARVEST'], ARRAY[8], ARRAY[0], ARRAY[100], ARRAY[8], ARRAY[8]";
+    let statements = [
+        (exec::LOOK, "10, 1, '{}', '{}', '{}', '{}', 1000".to_owned()),
+        (exec::TAKE, format!("'w', 10, 30000000, {lanes}, 1")),
+    ];
+    for (sql, values) in statements {
+        for mode in ["force_custom_plan", "force_generic_plan"] {
+            client.batch_execute(&format!("SET plan_cache_mode = {mode}")).await.unwrap();
+            client.batch_execute(&format!("PREPARE claim AS {sql}")).await.unwrap();
+            let rows = client.query(&format!("EXPLAIN EXECUTE claim ({values})"), &[]).await.unwrap();
+            let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+            let plan = plan.join("\n");
+            assert!(plan.contains("Index Scan using idx_task_pick"), "{mode}:\n{plan}");
+            assert!(plan.contains("Index Only Scan using idx_task_queue"), "{mode}:\n{plan}");
+            assert!(!plan.contains("Seq Scan on ing_task"), "{mode}:\n{plan}");
+            client.batch_execute("DEALLOCATE claim").await.unwrap();
+        }
     }
     drop_schema(&client, &schema).await;
 }

@@ -3,8 +3,11 @@
 use std::error::Error;
 
 use bytes::{BufMut, BytesMut};
-use patra_core::Ts;
+use patra_core::{Ts, Window};
+use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
+
+use crate::error::Fail;
 
 /// 2000-01-01 in microseconds since 1970.
 const EPOCH: i64 = 946_684_800_000_000;
@@ -33,6 +36,16 @@ impl<'a> FromSql<'a> for Time {
     }
 
     accepts!(TIMESTAMPTZ);
+}
+
+/// A time that may be missing.
+pub(crate) fn maybe(row: &Row, at: usize) -> Result<Option<Ts>, Fail> {
+    Ok(row.try_get::<_, Option<Time>>(at)?.map(|Time(ts)| ts))
+}
+
+/// A window in two columns, from `at` on; both are there or neither is.
+pub(crate) fn window(row: &Row, at: usize) -> Result<Option<Window>, Fail> {
+    Ok(maybe(row, at)?.zip(maybe(row, at + 1)?).map(|(from, to)| Window { from, to }))
 }
 
 #[cfg(test)]

@@ -121,10 +121,13 @@ CREATE TABLE reg_schedule (
   provenance_code TEXT NOT NULL,
   endpoint_name TEXT NOT NULL,
   operation_code TEXT NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
-  every_us INTEGER NOT NULL CHECK (every_us > 0),
+  -- Why, for an UPDATE; '' otherwise, because NULL would not be one value in a unique key.
+  reason_code TEXT NOT NULL DEFAULT '' CHECK (reason_code IN ('', 'STALENESS', 'EXPR_CHANGE', 'SIGNALS')),
+  -- `every <µs>` or `cron <five fields>`.
+  when_text TEXT NOT NULL,
   next_due_at INTEGER NOT NULL
 );
-CREATE UNIQUE INDEX uk_schedule ON reg_schedule (provenance_code, endpoint_name, operation_code);
+CREATE UNIQUE INDEX uk_schedule ON reg_schedule (provenance_code, endpoint_name, operation_code, reason_code);
 CREATE INDEX idx_schedule_due ON reg_schedule (next_due_at);
 
 -- The dictionary: what the program knows as codes, for people and other programs to look up. It is written as a whole.
@@ -163,16 +166,24 @@ CREATE TABLE ing_snapshot (
   created_at INTEGER NOT NULL
 );
 
--- One time that something was asked for. `schedule_id` names the schedule that fired it, if one did.
+-- One time that something was asked for. `schedule_id` names the schedule that fired it, if one did; scheduler, job and log
+-- say the same in the words of schedulers at large.
 CREATE TABLE ing_schedule_instance (
   id INTEGER PRIMARY KEY,
   public_id TEXT NOT NULL,
   schedule_id INTEGER,
+  scheduler_code TEXT NOT NULL,
+  scheduler_job_id TEXT NOT NULL,
+  scheduler_log_id TEXT NOT NULL,
   trigger_type_code TEXT NOT NULL CHECK (trigger_type_code IN ('SCHEDULE', 'MANUAL', 'API')),
   project_key TEXT NOT NULL,
   provenance_code TEXT NOT NULL,
   endpoint_name TEXT NOT NULL,
   operation_code TEXT NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
+  -- Why, for an UPDATE.
+  reason_code TEXT CHECK (reason_code IN ('STALENESS', 'EXPR_CHANGE', 'SIGNALS')),
+  -- Whose progress the work shares.
+  activity TEXT,
   window_from INTEGER,
   window_to INTEGER,
   -- Added to the priority of the operation.
@@ -184,6 +195,8 @@ CREATE TABLE ing_schedule_instance (
   root_id INTEGER,
   -- How far it has made its own children.
   fan_place TEXT CHECK (fan_place IS NULL OR json_valid(fan_place)),
+  -- Of the plan that was made of it.
+  expr_proto_hash TEXT,
   status_code TEXT NOT NULL CHECK (status_code IN ('REQUESTED', 'PLANNED', 'FAILED', 'CANCELLED')),
   not_before INTEGER NOT NULL,
   lease_owner TEXT,
@@ -193,6 +206,7 @@ CREATE TABLE ing_schedule_instance (
   created_at INTEGER NOT NULL
 );
 CREATE UNIQUE INDEX uk_instance_public ON ing_schedule_instance (public_id);
+CREATE INDEX idx_sched_src ON ing_schedule_instance (scheduler_code, scheduler_job_id, scheduler_log_id);
 CREATE INDEX idx_instance_waiting ON ing_schedule_instance (id) WHERE status_code = 'REQUESTED';
 -- Whether the last trigger of a schedule still waits.
 CREATE INDEX idx_instance_schedule ON ing_schedule_instance (schedule_id) WHERE status_code = 'REQUESTED';
@@ -219,6 +233,8 @@ CREATE TABLE ing_plan (
 );
 CREATE INDEX idx_plan_srcop_time ON ing_plan (provenance_code, operation_code, created_at);
 CREATE INDEX idx_plan_instance ON ing_plan (schedule_instance_id);
+-- The newest plan of a namespace.
+CREATE INDEX idx_plan_cursor ON ing_plan (cursor_id);
 
 CREATE TABLE ing_plan_slice (
   id INTEGER PRIMARY KEY,
@@ -253,6 +269,12 @@ CREATE TABLE ing_task (
   idempotent_key TEXT NOT NULL,
   window_from INTEGER,
   window_to INTEGER,
+  -- The part of the window that is complete although the task is not.
+  done_from INTEGER,
+  done_to INTEGER,
+  -- The place of a segment of ids in its namespace, and its last id.
+  ordinal INTEGER,
+  last_id TEXT,
   status_code TEXT NOT NULL
     CHECK (status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING', 'SUCCEEDED', 'FAILED', 'PARTIAL', 'CANCELLED')),
   priority INTEGER NOT NULL,
@@ -265,20 +287,42 @@ CREATE TABLE ing_task (
   lease_count INTEGER NOT NULL DEFAULT 0,
   -- Claims since the last committed batch.
   attempt_count INTEGER NOT NULL DEFAULT 0,
+  -- Narrower tasks took its place.
+  replaced INTEGER NOT NULL DEFAULT 0 CHECK (replaced IN (0, 1)),
+  -- The task that this one drives again, and the request that asked for it.
+  redrive_of INTEGER,
+  redrive_request TEXT,
+  -- How many tasks of the partition may be held at once.
+  c_max INTEGER NOT NULL,
+  -- What its runs were given.
+  items INTEGER NOT NULL DEFAULT 0,
   error TEXT CHECK (error IS NULL OR json_valid(error)),
   created_at INTEGER NOT NULL,
   started_at INTEGER,
   finished_at INTEGER,
   CHECK ((status_code IN ('DISPATCHED', 'EXECUTING')) = (leased_until IS NOT NULL)),
-  CHECK ((leased_until IS NULL) = (lease_owner IS NULL))
+  CHECK ((leased_until IS NULL) = (lease_owner IS NULL)),
+  CHECK ((window_from IS NULL) = (window_to IS NULL)),
+  CHECK ((done_from IS NULL) = (done_to IS NULL)),
+  CHECK ((ordinal IS NULL) = (last_id IS NULL)),
+  CHECK ((redrive_of IS NULL) = (redrive_request IS NULL))
 );
 CREATE UNIQUE INDEX uk_task_idem ON ing_task (idempotent_key);
--- Serves the claim in its order; partial, so finished tasks cost nothing.
-CREATE INDEX idx_task_pick ON ing_task (priority, scheduled_at, id) WHERE status_code = 'QUEUED';
-CREATE INDEX idx_task_queue ON ing_task (leased_until) WHERE status_code IN ('DISPATCHED', 'EXECUTING');
-CREATE INDEX idx_task_inventory ON ing_task (provenance_code, endpoint_name, operation_code) WHERE status_code = 'QUEUED';
--- Serves coverage and the completed prefix: only what lies beyond the cursor is read.
-CREATE INDEX idx_task_cover ON ing_task (cursor_id, window_to);
+-- Serves the claim: it steps from one group of tasks that are treated alike to the next, and finds the first of each where
+-- it lands. Partial, so finished tasks cost nothing.
+CREATE INDEX idx_task_pick ON ing_task
+  (provenance_code, endpoint_name, operation_code, c_max, coalesce(credential_id, 0), priority, scheduled_at, id)
+  WHERE status_code = 'QUEUED';
+-- Whose lease has run out, and how many are held of each partition.
+CREATE INDEX idx_task_queue ON ing_task (leased_until, id, provenance_code, endpoint_name, operation_code)
+  WHERE status_code IN ('DISPATCHED', 'EXECUTING');
+-- Serves coverage and the completed part: only what lies beyond the cursor is read, in the order in which it is grouped.
+CREATE INDEX idx_task_cover ON ing_task (cursor_id, window_to, window_from, ordinal, plan_id);
+-- The same for a cursor that moves towards the past.
+CREATE INDEX idx_task_cover_past ON ing_task (cursor_id, window_from, window_to, plan_id)
+  WHERE operation_code = 'BACKFILL';
+CREATE INDEX idx_task_cred ON ing_task (credential_id) WHERE credential_id IS NOT NULL;
+CREATE INDEX idx_task_src_op ON ing_task (provenance_code, operation_code, status_code, created_at);
 CREATE INDEX idx_task_slice ON ing_task (slice_id);
 CREATE INDEX idx_task_plan ON ing_task (plan_id, status_code);
 CREATE INDEX idx_task_instance ON ing_task (schedule_instance_id, status_code);
@@ -304,8 +348,9 @@ CREATE UNIQUE INDEX uk_run_attempt ON ing_task_run (task_id, attempt_no);
 CREATE INDEX idx_run_task ON ing_task_run (task_id, status_code, created_at);
 
 -- `position` and `next_position` hold the place in full, as JSON; page_no, tokens and URLs repeat it for people.
+-- A number is never used again: the archive knows rows by it.
 CREATE TABLE ing_task_run_batch (
-  id INTEGER PRIMARY KEY,
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
   run_id INTEGER NOT NULL,
   task_id INTEGER NOT NULL,
   slice_id INTEGER NOT NULL,
@@ -314,6 +359,9 @@ CREATE TABLE ing_task_run_batch (
   provenance_code TEXT NOT NULL,
   endpoint_name TEXT NOT NULL,
   expr_hash TEXT NOT NULL,
+  -- The task's.
+  window_from INTEGER,
+  window_to INTEGER,
   batch_no INTEGER NOT NULL CHECK (batch_no > 0),
   position TEXT NOT NULL CHECK (json_valid(position)),
   next_position TEXT CHECK (next_position IS NULL OR json_valid(next_position)),
@@ -344,6 +392,10 @@ CREATE UNIQUE INDEX uk_run_before_tok ON ing_task_run_batch (run_id, before_toke
 CREATE UNIQUE INDEX uk_batch_idem ON ing_task_run_batch (idempotent_key);
 CREATE INDEX idx_batch_task ON ing_task_run_batch (task_id, run_id, batch_no);
 CREATE INDEX idx_batch_instance ON ing_task_run_batch (schedule_instance_id);
+CREATE INDEX idx_batch_time ON ing_task_run_batch (run_id, created_at);
+CREATE INDEX idx_batch_status ON ing_task_run_batch (run_id, status_code);
+-- What is old enough for the archive.
+CREATE INDEX idx_batch_created ON ing_task_run_batch (created_at);
 
 CREATE TABLE ing_cursor (
   id INTEGER PRIMARY KEY,
@@ -355,22 +407,36 @@ CREATE TABLE ing_cursor (
   namespace_key TEXT NOT NULL,
   cursor_type_code TEXT NOT NULL CHECK (cursor_type_code IN ('TIME', 'ID', 'TOKEN')),
   direction_code TEXT NOT NULL CHECK (direction_code IN ('FORWARD', 'BACKFILL')),
-  -- Where the namespace began: the completed prefix counts from here while there is no value.
-  origin_instant INTEGER NOT NULL,
+  -- Where the namespace began: the completed part counts from here while there is no value. Only of a TIME cursor.
+  origin_instant INTEGER,
   cursor_value TEXT,
   normalized_instant INTEGER,
-  normalized_numeric TEXT,
+  -- How many segments of ids are complete. Only of an ID cursor.
+  normalized_numeric INTEGER,
   observed_max_value TEXT,
+  -- Of the advance that the value comes from.
+  schedule_instance_id INTEGER,
+  plan_id INTEGER,
+  slice_id INTEGER,
+  task_id INTEGER,
+  run_id INTEGER,
+  batch_no INTEGER,
+  expr_hash TEXT,
   version INTEGER NOT NULL DEFAULT 0,
   -- Rises with every plan of the namespace; a planner that saw an older one must read again.
   plan_epoch INTEGER NOT NULL DEFAULT 0,
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
-  CHECK (normalized_instant IS NULL OR normalized_instant >= origin_instant)
+  CHECK ((cursor_type_code = 'TIME') = (origin_instant IS NOT NULL)),
+  CHECK (cursor_type_code = 'TIME' OR normalized_instant IS NULL),
+  CHECK (cursor_type_code = 'ID' OR normalized_numeric IS NULL),
+  CHECK (direction_code <> 'FORWARD' OR normalized_instant IS NULL OR normalized_instant >= origin_instant),
+  CHECK (direction_code <> 'BACKFILL' OR normalized_instant IS NULL OR normalized_instant <= origin_instant)
 );
 CREATE UNIQUE INDEX uk_cursor_ns ON ing_cursor
   (provenance_code, operation_code, cursor_key, namespace_scope_code, namespace_key);
 CREATE INDEX idx_cursor_time ON ing_cursor (provenance_code, operation_code, normalized_instant);
+CREATE INDEX idx_cursor_id ON ing_cursor (provenance_code, operation_code, normalized_numeric);
 
 CREATE TABLE ing_cursor_event (
   id INTEGER PRIMARY KEY,
@@ -386,9 +452,16 @@ CREATE TABLE ing_cursor_event (
   new_value TEXT NOT NULL,
   prev_instant INTEGER,
   new_instant INTEGER,
+  prev_numeric INTEGER,
+  new_numeric INTEGER,
   observed_max_value TEXT,
+  schedule_instance_id INTEGER,
+  plan_id INTEGER,
+  slice_id INTEGER,
   task_id INTEGER,
   run_id INTEGER,
+  batch_no INTEGER,
+  expr_hash TEXT,
   record_remarks TEXT CHECK (record_remarks IS NULL OR json_valid(record_remarks)),
   idempotent_key TEXT NOT NULL,
   created_at INTEGER NOT NULL
@@ -397,18 +470,33 @@ CREATE UNIQUE INDEX uk_cur_evt_idem ON ing_cursor_event (idempotent_key);
 CREATE INDEX idx_cur_evt_timeline ON ing_cursor_event
   (provenance_code, operation_code, namespace_scope_code, namespace_key, created_at);
 CREATE INDEX idx_cur_evt_instant ON ing_cursor_event (cursor_id, new_instant);
-CREATE INDEX idx_cur_evt_lineage ON ing_cursor_event (task_id, run_id);
--- Append-only (ING-7.8-05): the database itself refuses an edit.
+CREATE INDEX idx_cur_evt_numeric ON ing_cursor_event (cursor_id, new_numeric);
+CREATE INDEX idx_cur_evt_lineage ON ing_cursor_event (schedule_instance_id, plan_id, slice_id, task_id, run_id);
+-- Append-only (ING-7.8-05): the database itself refuses an edit, and lets go only of what the archive has.
 CREATE TRIGGER trg_cursor_event_append_only BEFORE UPDATE ON ing_cursor_event
 BEGIN
   SELECT RAISE(ABORT, 'ing_cursor_event is append-only');
 END;
--- Forward only (ING-4.4-06), whatever the code above thinks.
-CREATE TRIGGER trg_cursor_forward BEFORE UPDATE OF normalized_instant ON ing_cursor
-WHEN OLD.direction_code = 'FORWARD' AND OLD.normalized_instant IS NOT NULL
-  AND (NEW.normalized_instant IS NULL OR NEW.normalized_instant < OLD.normalized_instant)
+CREATE TRIGGER trg_cursor_event_archived BEFORE DELETE ON ing_cursor_event
+WHEN NOT EXISTS (SELECT 1 FROM ing_archive WHERE kind_code = 'EVENT' AND row_id = OLD.id)
 BEGIN
-  SELECT RAISE(ABORT, 'ing_cursor only moves forward');
+  SELECT RAISE(ABORT, 'ing_cursor_event is append-only: an event leaves it for the archive alone');
+END;
+-- Onward only (ING-4.4-06), whatever the code above thinks, and always the same way.
+CREATE TRIGGER trg_cursor_forward BEFORE UPDATE OF normalized_instant, normalized_numeric ON ing_cursor
+WHEN (OLD.normalized_instant IS NOT NULL
+      AND (NEW.normalized_instant IS NULL
+           OR (OLD.direction_code = 'FORWARD' AND NEW.normalized_instant < OLD.normalized_instant)
+           OR (OLD.direction_code = 'BACKFILL' AND NEW.normalized_instant > OLD.normalized_instant)))
+  OR (OLD.normalized_numeric IS NOT NULL
+      AND (NEW.normalized_numeric IS NULL OR NEW.normalized_numeric < OLD.normalized_numeric))
+BEGIN
+  SELECT RAISE(ABORT, 'ing_cursor only moves onward');
+END;
+CREATE TRIGGER trg_cursor_direction BEFORE UPDATE OF direction_code ON ing_cursor
+WHEN NEW.direction_code <> OLD.direction_code
+BEGIN
+  SELECT RAISE(ABORT, 'the direction of a cursor is fixed');
 END;
 
 -- Records. `payload` is the record as received; `fields` what the manifest maps from it ('' when it maps nothing).
@@ -423,6 +511,9 @@ CREATE TABLE item (
   updated_at INTEGER NOT NULL,
   source_version INTEGER NOT NULL,
   content_hash BLOB NOT NULL,
+  -- Which mapping made it, and when it was last fetched or looked for. Before the payload, which may fill many pages.
+  mapping_generation TEXT NOT NULL,
+  refresh_checked_at INTEGER NOT NULL,
   fields TEXT NOT NULL,
   payload TEXT NOT NULL,
   run_id INTEGER NOT NULL,
@@ -445,10 +536,98 @@ CREATE TABLE item_quarantine (
   error_code TEXT NOT NULL,
   reason TEXT NOT NULL,
   sample TEXT NOT NULL,
+  -- The batch's.
+  request_digest TEXT NOT NULL CHECK (json_valid(request_digest)),
   status_code TEXT NOT NULL CHECK (status_code IN ('OPEN', 'SIGNALLED', 'RESOLVED', 'ABANDONED')),
   created_at INTEGER NOT NULL
 );
 CREATE UNIQUE INDEX uk_quarantine_place ON item_quarantine (run_id, batch_no, item_index);
+CREATE INDEX idx_quarantine_key ON item_quarantine (project_key, provenance_code, endpoint_name, dedup_key)
+  WHERE status_code = 'SIGNALLED';
+
+-- Records that must be fetched again, and who says so.
+CREATE TABLE ing_signal (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  project_key TEXT NOT NULL,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  item_key TEXT NOT NULL,
+  origin_code TEXT NOT NULL CHECK (origin_code IN ('QUARANTINE', 'READER')),
+  reason TEXT NOT NULL,
+  created_by TEXT NOT NULL,
+  status_code TEXT NOT NULL CHECK (status_code IN ('OPEN', 'RESOLVED', 'ABANDONED')),
+  tries INTEGER NOT NULL DEFAULT 0,
+  last_error TEXT,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_signal_open ON ing_signal (project_key, provenance_code, endpoint_name, item_key)
+  WHERE status_code = 'OPEN';
+
+-- What stands still, and why: everything for which all columns that are set agree. `subject` is the same as one text.
+CREATE TABLE ing_hold (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  kind_code TEXT NOT NULL CHECK (kind_code IN ('PAUSE', 'BREAK', 'ADVISORY')),
+  subject TEXT NOT NULL,
+  provenance_code TEXT,
+  endpoint_name TEXT,
+  operation_code TEXT CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
+  credential_id INTEGER,
+  plan_id INTEGER,
+  slice_id INTEGER,
+  task_id INTEGER,
+  reason TEXT NOT NULL,
+  created_by TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  released_by TEXT,
+  released_at INTEGER,
+  CHECK ((released_by IS NULL) = (released_at IS NULL))
+);
+CREATE UNIQUE INDEX uk_hold_active ON ing_hold (kind_code, subject) WHERE released_at IS NULL;
+
+-- Answers as they came, for replays, for as long as the manifest says.
+CREATE TABLE ing_raw (
+  run_id INTEGER NOT NULL,
+  batch_no INTEGER NOT NULL,
+  status INTEGER NOT NULL,
+  headers TEXT NOT NULL CHECK (json_valid(headers)),
+  body BLOB NOT NULL,
+  created_at INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL,
+  PRIMARY KEY (run_id, batch_no)
+);
+CREATE INDEX idx_raw_expires ON ing_raw (expires_at);
+
+-- What has left the ledger: the whole row in `body`, and where it belongs beside it.
+CREATE TABLE ing_archive (
+  id INTEGER PRIMARY KEY,
+  kind_code TEXT NOT NULL CHECK (kind_code IN ('BATCH', 'EVENT')),
+  row_id INTEGER NOT NULL,
+  schedule_instance_id INTEGER,
+  plan_id INTEGER,
+  slice_id INTEGER,
+  task_id INTEGER,
+  run_id INTEGER,
+  batch_no INTEGER,
+  body TEXT NOT NULL CHECK (json_valid(body)),
+  created_at INTEGER NOT NULL,
+  archived_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_archive ON ing_archive (kind_code, row_id);
+CREATE INDEX idx_archive_plan ON ing_archive (plan_id);
+CREATE INDEX idx_archive_run ON ing_archive (run_id, batch_no);
+
+-- Black boxes that were taken out of the house.
+CREATE TABLE ing_export (
+  id INTEGER PRIMARY KEY,
+  run_id INTEGER NOT NULL,
+  batch_no INTEGER NOT NULL,
+  created_by TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  package_hash TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL
+);
 
 -- Ids whose content is fetched apart (two-phase): the version that was fetched, or why it cannot be had.
 CREATE TABLE ing_candidate (

@@ -2,16 +2,24 @@
 //! fails may leave half of its work behind; the caller rolls it back.
 
 mod batch;
+mod cancel;
 pub(crate) mod candidate;
+mod claim;
+mod cover;
 mod credential;
 mod cursor;
 mod dictionary;
 mod fan;
+mod hold;
 mod key;
 mod ledger;
 mod plan;
+mod redrive;
 mod registry;
+mod retention;
 mod run;
+pub(crate) mod segment;
+mod signal;
 mod split;
 mod task;
 mod trigger;
@@ -27,18 +35,26 @@ pub(crate) use credential::read_state;
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&[&str]] = &[
     batch::STATEMENTS,
+    cancel::STATEMENTS,
     candidate::STATEMENTS,
+    claim::STATEMENTS,
+    cover::STATEMENTS,
     credential::STATEMENTS,
     cursor::STATEMENTS,
     dictionary::STATEMENTS,
     fan::STATEMENTS,
+    hold::STATEMENTS,
     key::STATEMENTS,
     ledger::STATEMENTS,
     plan::STATEMENTS,
+    redrive::STATEMENTS,
     registry::STATEMENTS,
     registry::DELETE_SECTION,
     registry::UPSERT_SECTION,
+    retention::STATEMENTS,
     run::STATEMENTS,
+    segment::STATEMENTS,
+    signal::STATEMENTS,
     split::STATEMENTS,
     task::STATEMENTS,
     trigger::STATEMENTS,
@@ -56,15 +72,24 @@ pub(crate) fn execute(db: &Connection, tx: &Tx, now: Ts) -> Result<Done> {
         Tx::FanOut(op) => Done::FanOut(fan::fan_out(db, op, now)?),
         Tx::ReadParents(op) => Done::ReadParents(fan::read_parents(db, op)?),
         Tx::ReadCoverage(op) => Done::ReadCoverage(plan::read_coverage(db, op, now)?),
+        Tx::ReadSegments(op) => Done::ReadSegments(segment::read(db, op, now)?),
         Tx::SavePlan(op) => Done::SavePlan(plan::save(db, op, now)?),
-        Tx::Claim(op) => Done::Claim(task::claim(db, op, now)?),
+        Tx::Claim(op) => Done::Claim(claim::claim(db, op, now)?),
         Tx::Renew(op) => Done::Renew(task::renew(db, op, now)?),
         Tx::StartRun(op) => Done::StartRun(run::start(db, *op, now)?),
         Tx::CommitBatch(op) => Done::CommitBatch(batch::commit(db, op, now)?),
         Tx::EndRun(op) => Done::EndRun(run::end(db, op, now)?),
         Tx::RecordAdvance(op) => Done::RecordAdvance(cursor::record_advance(db, *op, now)?),
-        Tx::AdvanceCursor(op) => Done::AdvanceCursor(cursor::advance(db, *op, now)?),
+        Tx::AdvanceCursor(op) => Done::AdvanceCursor(cursor::advance(db, op, now)?),
         Tx::Sweep(op) => Done::Sweep(task::sweep(db, *op, now)?),
+        Tx::Hold(op) => Done::Hold(hold::set(db, op, now)?),
+        Tx::Release(op) => Done::Release(hold::release(db, op, now)?),
+        Tx::Cancel(op) => Done::Cancel(cancel::cancel(db, op, now)?),
+        Tx::Redrive(op) => Done::Redrive(redrive::redrive(db, op, now)?),
+        Tx::Signal(op) => Done::Signal(signal::signal(db, op, now)?),
+        Tx::Abandon(op) => Done::Abandon(signal::abandon(db, op, now)?),
+        Tx::Archive(op) => Done::Archive(retention::archive(db, *op, now)?),
+        Tx::RecordExport(op) => Done::RecordExport(retention::record_export(db, op, now)?),
         Tx::CreateKey(op) => Done::CreateKey(key::create(db, op, now)?),
         Tx::RevokeKey(op) => Done::RevokeKey(key::revoke(db, op, now)?),
         Tx::SaveCredential(op) => Done::SaveCredential(credential::save(db, op, now)?),
@@ -80,10 +105,18 @@ pub(crate) fn execute(db: &Connection, tx: &Tx, now: Ts) -> Result<Done> {
 #[cfg(test)]
 pub(crate) mod hot {
     pub(crate) use super::batch::REPLACE_ITEM;
-    pub(crate) use super::cursor::{READ_NEWEST_EVENT, READ_SUCCEEDED};
+    pub(crate) use super::claim::{HEAD, HEAD_WITH_HOLDS, NEXT_LANE};
+    pub(crate) use super::cover::{BEYOND_BACKFILL, BEYOND_FORWARD, NEWEST_PLAN, NEXT_ORDINAL, SEGMENTS};
+    pub(crate) use super::cursor::{
+        LAST_BACKFILL, LAST_FORWARD, LAST_NUMERIC, REACHES_BACKFILL, REACHES_FORWARD, REACHES_NUMERIC, READ_HARVESTED,
+    };
     pub(crate) use super::fan::{COUNT_CHILDREN, COUNT_WAITING, READ_PARENTS};
-    pub(crate) use super::plan::{COUNT_QUEUED, READ_COVERED};
+    pub(crate) use super::hold::READ_STOPPING;
+    pub(crate) use super::plan::COUNT_QUEUED;
+    pub(crate) use super::retention::READ_BATCHES;
     pub(crate) use super::run::READ_RESUME;
-    pub(crate) use super::task::{NEXT_PRIORITY, PICK, READ_EXPIRED};
+    pub(crate) use super::segment::{MAPPED_OTHERWISE, SIGNALLED, STALE};
+    pub(crate) use super::signal::HAS_ISOLATED;
+    pub(crate) use super::task::READ_EXPIRED;
     pub(crate) use super::trigger::{READ_DUE, TAKE};
 }

@@ -8,6 +8,7 @@ mod error;
 mod exec;
 mod lock;
 mod migrate;
+mod object;
 mod query;
 mod reader;
 mod sql;
@@ -22,11 +23,14 @@ use std::time::Duration;
 
 use patra_core::credential::Credential;
 use patra_core::port::credential::Ask;
-use patra_core::port::query::{Filter, Key, Progress, Registered, Row, View};
+use patra_core::port::query::{
+    Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
+};
 use patra_core::port::{Boxed, Clock, Commands, Credentials, Queries};
 use patra_core::record::{Candidate, Stream};
 use patra_core::registry::DictType;
-use patra_core::tx::{Done, Tx, TxError};
+use patra_core::tx::{Done, IdRange, Tx, TxError, Wanted};
+use patra_core::{PlanId, RunId};
 
 pub use connect::Synchronous;
 pub use error::OpenError;
@@ -134,6 +138,33 @@ impl Queries for SqliteStore {
 
     fn screen(&self, stream: &Stream, candidates: &[Candidate]) -> Boxed<'_, Result<Vec<Candidate>, TxError>> {
         self.inner.reader.screen(stream, candidates)
+    }
+
+    fn wanted(
+        &self,
+        stream: &Stream,
+        wanted: &Wanted,
+        range: &IdRange,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Boxed<'_, Result<Vec<String>, TxError>> {
+        self.inner.reader.wanted(stream, wanted, range, after, limit)
+    }
+
+    fn stored(&self, stream: &Stream, keys: &[String]) -> Boxed<'_, Result<Vec<StoredVersion>, TxError>> {
+        self.inner.reader.stored(stream, keys)
+    }
+
+    fn evidence(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<Evidence>, TxError>> {
+        self.inner.reader.evidence(run, batch_no)
+    }
+
+    fn raw(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<RawKept>, TxError>> {
+        self.inner.reader.raw(run, batch_no)
+    }
+
+    fn lineage(&self, plan: PlanId) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
+        self.inner.reader.lineage(plan)
     }
 
     fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {

@@ -2,33 +2,42 @@
 
 mod credential;
 pub(crate) mod dictionary;
+mod evidence;
 mod list;
 mod progress;
 mod registry;
 
 use patra_core::credential::Credential;
 use patra_core::port::credential::Ask;
-use patra_core::port::query::{Filter, Key, Progress, Registered, Row, View};
+use patra_core::port::query::{
+    Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
+};
 use patra_core::port::{Boxed, Credentials, Queries};
-use patra_core::record::{Candidate, Stream};
+use patra_core::record::{Candidate, Stream, Version};
 use patra_core::registry::DictType;
-use patra_core::tx::TxError;
-use rusqlite::{Connection, OptionalExtension};
+use patra_core::tx::{IdRange, TxError, Wanted};
+use patra_core::{PlanId, RunId};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Result;
-use crate::exec::candidate;
+use crate::exec::{candidate, segment};
 use crate::reader::SqliteReader;
-use crate::sql::word;
+use crate::sql::{time, word};
 
 const READ_SNAPSHOT: &str = "SELECT body FROM ing_snapshot WHERE hash = ?1";
 const READ_KEY: &str = "SELECT prefix, hash, scope, revoked_at IS NOT NULL FROM api_key WHERE prefix = ?1";
+const READ_STORED: &str = "
+SELECT updated_at, source_version, content_hash, mapping_generation
+FROM item
+WHERE project_key = ?1 AND provenance_code = ?2 AND dedup_scope = ?3 AND dedup_key = ?4";
 const READ_VERSION: &str = "SELECT max(version) FROM patra_migration";
 
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&[&str]] = &[
-    &[READ_SNAPSHOT, READ_KEY, READ_VERSION],
+    &[READ_SNAPSHOT, READ_KEY, READ_STORED, READ_VERSION],
     credential::STATEMENTS,
     dictionary::STATEMENTS,
+    evidence::STATEMENTS,
     progress::STATEMENTS,
     registry::STATEMENTS,
 ];
@@ -62,6 +71,37 @@ impl Queries for SqliteReader {
         Box::pin(self.read(move |db| candidate::screen(db, &stream, candidates, now)))
     }
 
+    fn wanted(
+        &self,
+        stream: &Stream,
+        wanted: &Wanted,
+        range: &IdRange,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Boxed<'_, Result<Vec<String>, TxError>> {
+        let (stream, wanted, range) = (stream.clone(), wanted.clone(), range.clone());
+        let after = after.map(str::to_owned);
+        Box::pin(self.read(move |db| segment::wanted(db, &stream, &wanted, &range, after.as_deref(), limit)))
+    }
+
+    fn stored(&self, stream: &Stream, keys: &[String]) -> Boxed<'_, Result<Vec<StoredVersion>, TxError>> {
+        let (stream, keys) = (stream.clone(), keys.to_vec());
+        Box::pin(self.read(move |db| read_stored(db, &stream, keys)))
+    }
+
+    fn evidence(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<Evidence>, TxError>> {
+        Box::pin(self.read(move |db| evidence::evidence(db, run, batch_no)))
+    }
+
+    fn raw(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<RawKept>, TxError>> {
+        let now = self.now();
+        Box::pin(self.read(move |db| evidence::raw(db, run, batch_no, now)))
+    }
+
+    fn lineage(&self, plan: PlanId) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
+        Box::pin(self.read(move |db| evidence::lineage(db, plan)))
+    }
+
     fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {
         let public_id = public_id.to_owned();
         Box::pin(self.read(move |db| progress::read(db, &public_id)))
@@ -83,6 +123,26 @@ impl Queries for SqliteReader {
 
 fn read_text(db: &Connection, sql: &str, key: &str) -> Result<Option<String>> {
     Ok(db.prepare_cached(sql)?.query_row([key], |row| row.get(0)).optional()?)
+}
+
+fn read_stored(db: &Connection, stream: &Stream, keys: Vec<String>) -> Result<Vec<StoredVersion>> {
+    let Stream { project_key, provenance_code, dedup_scope, .. } = stream;
+    let mut statement = db.prepare_cached(READ_STORED)?;
+    let mut stored = Vec::new();
+    for key in keys {
+        let version = statement.query_row(params![project_key, provenance_code, dedup_scope, key], |row| {
+            let version = Version { updated_at: time(row, 0)?, source_version: row.get(1)? };
+            Ok((version, row.get(2)?, row.get(3)?))
+        });
+        let version = version.optional()?;
+        stored.extend(version.map(|(version, content_hash, generation)| StoredVersion {
+            key,
+            version,
+            content_hash,
+            generation,
+        }));
+    }
+    Ok(stored)
 }
 
 fn read_key(db: &Connection, prefix: &str) -> Result<Option<Key>> {

@@ -3,9 +3,9 @@
 use std::error::Error;
 use std::str::FromStr;
 
-use patra_core::Ts;
+use patra_core::{Ts, Window};
 use rusqlite::Row;
-use rusqlite::types::Type;
+use rusqlite::types::{Type, ValueRef};
 
 pub(crate) fn time(row: &Row<'_>, at: usize) -> rusqlite::Result<Ts> {
     row.get(at).map(Ts::from_micros)
@@ -13,6 +13,12 @@ pub(crate) fn time(row: &Row<'_>, at: usize) -> rusqlite::Result<Ts> {
 
 pub(crate) fn maybe_time(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Ts>> {
     Ok(row.get::<_, Option<i64>>(at)?.map(Ts::from_micros))
+}
+
+/// Two columns that are set together or not at all.
+pub(crate) fn maybe_window(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Window>> {
+    let (from, to) = (maybe_time(row, at)?, maybe_time(row, at + 1)?);
+    Ok(from.zip(to).map(|(from, to)| Window { from, to }))
 }
 
 /// A word of one of the closed dictionaries: states, operations, scopes.
@@ -26,6 +32,17 @@ where
 
 fn unreadable(at: usize, error: impl Error + Send + Sync + 'static) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(at, Type::Text, Box::new(error))
+}
+
+/// A word that may be missing.
+pub(crate) fn maybe_word<T>(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<T>>
+where
+    T: FromStr<Err: Error + Send + Sync + 'static>,
+{
+    match row.get_ref(at)? {
+        ValueRef::Null => Ok(None),
+        _ => word(row, at).map(Some),
+    }
 }
 
 /// Every fixed statement, so that one test can prepare them all.

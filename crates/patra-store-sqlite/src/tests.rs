@@ -5,17 +5,18 @@ use std::fmt::Display;
 
 use patra_core::port::query::{Filter, View};
 use patra_core::state::{
-    AuthType, BatchStatus, CredentialStatus, Operation, PlanStatus, RunStatus, SliceStatus, TaskStatus, TokenStatus,
-    TriggerStatus, TriggerType,
+    AuthType, BatchStatus, CredentialStatus, Direction, HoldKind, Operation, PlanStatus, QuarantineStatus, RunStatus,
+    SignalStatus, SliceStatus, TaskStatus, TokenStatus, TriggerStatus, TriggerType, UpdateReason,
 };
 use patra_core::tx::Scope;
 use patra_testkit::ManualClock;
-use rusqlite::Connection;
+use rusqlite::{Connection, StatementStatus};
 
-use crate::{exec, migrate, query, sql};
+use crate::{connect, exec, migrate, query, sql};
 
 fn migrated() -> Connection {
     let mut db = Connection::open_in_memory().unwrap();
+    connect::common(&db).unwrap();
     migrate::run(&mut db, &ManualClock::default()).unwrap();
     db
 }
@@ -29,6 +30,22 @@ fn every_statement_fits_the_schema() {
         count += 1;
     }
     assert!(count > 50, "{count}");
+}
+
+#[test]
+fn no_statement_is_prepared_again_for_other_values() {
+    let db = migrated();
+    for statement in sql::statements() {
+        let mut prepared = db.prepare(statement).unwrap();
+        for value in 1..=2 {
+            for parameter in 1..=prepared.parameter_count() {
+                prepared.raw_bind_parameter(parameter, value).unwrap();
+            }
+            // What it answers, or refuses, is another matter.
+            let _ = prepared.raw_query().next();
+        }
+        assert_eq!(prepared.get_status(StatementStatus::RePrepare), 0, "{statement}");
+    }
 }
 
 #[test]
@@ -75,8 +92,13 @@ fn the_hot_statements_use_their_indexes_and_sort_nothing() {
         assert!(plan.contains(needed), "{needed} is not in the plan of {statement}:\n{plan}");
         assert!(!plan.contains("TEMP B-TREE"), "{statement} sorts:\n{plan}");
     };
-    check(exec::hot::NEXT_PRIORITY, "SEARCH ing_task USING COVERING INDEX idx_task_pick (priority>?)");
-    check(exec::hot::PICK, "SEARCH task USING INDEX idx_task_pick (priority=? AND scheduled_at<?)");
+    let lane = "idx_task_pick (provenance_code=? AND endpoint_name=? AND operation_code=? AND c_max=? AND <expr>";
+    check(exec::hot::NEXT_LANE, &format!("{lane}=? AND priority>?)"));
+    check(exec::hot::NEXT_LANE, &format!("{lane}>?)"));
+    check(exec::hot::NEXT_LANE, "idx_task_pick ((provenance_code,endpoint_name,operation_code,c_max)>(?,?,?,?))");
+    check(exec::hot::HEAD, &format!("{lane}=? AND priority=? AND scheduled_at<?)"));
+    check(exec::hot::HEAD_WITH_HOLDS, &format!("{lane}=? AND priority=? AND scheduled_at<?)"));
+    check(exec::hot::READ_STOPPING, "USING INDEX uk_hold_active (kind_code=?)");
     check(
         exec::hot::COUNT_CHILDREN,
         "SEARCH ing_schedule_instance USING COVERING INDEX idx_instance_parent (parent_id=?)",
@@ -90,10 +112,31 @@ fn the_hot_statements_use_their_indexes_and_sort_nothing() {
         "SEARCH item USING INDEX uk_item (project_key=? AND provenance_code=? AND dedup_scope=? AND dedup_key>?)",
     );
     check(exec::hot::READ_EXPIRED, "SEARCH ing_task USING INDEX idx_task_queue (leased_until<?)");
-    check(exec::hot::READ_COVERED, "SEARCH ing_task USING INDEX idx_task_cover (cursor_id=? AND window_to>?)");
-    check(exec::hot::READ_SUCCEEDED, "SEARCH ing_task USING INDEX idx_task_cover (cursor_id=? AND window_to>?)");
-    check(exec::hot::COUNT_QUEUED, "USING COVERING INDEX idx_task_inventory");
-    check(exec::hot::READ_NEWEST_EVENT, "USING COVERING INDEX idx_cur_evt_instant");
+    check(exec::hot::BEYOND_FORWARD, "SEARCH ing_task USING INDEX idx_task_cover (cursor_id=? AND window_to>?)");
+    check(
+        exec::hot::BEYOND_BACKFILL,
+        "SEARCH ing_task USING INDEX idx_task_cover_past (cursor_id=? AND window_from<?)",
+    );
+    let segments = "(cursor_id=? AND window_to=? AND window_from=? AND ordinal>?)";
+    check(exec::hot::SEGMENTS, &format!("SEARCH ing_task USING INDEX idx_task_cover {segments}"));
+    check(exec::hot::NEXT_ORDINAL, &format!("SEARCH ing_task USING COVERING INDEX idx_task_cover {segments}"));
+    check(exec::hot::NEWEST_PLAN, "USING COVERING INDEX idx_plan_cursor (cursor_id=?)");
+    check(exec::hot::READ_HARVESTED, "USING INDEX idx_cursor_time (provenance_code=? AND operation_code=?)");
+    check(exec::hot::COUNT_QUEUED, "USING COVERING INDEX idx_task_pick (provenance_code=? AND endpoint_name=?");
+    check(exec::hot::LAST_FORWARD, "USING INDEX idx_cur_evt_instant (cursor_id=?)");
+    check(exec::hot::LAST_BACKFILL, "USING INDEX idx_cur_evt_instant (cursor_id=?)");
+    check(exec::hot::LAST_NUMERIC, "USING INDEX idx_cur_evt_numeric (cursor_id=?)");
+    check(exec::hot::REACHES_FORWARD, "USING INDEX idx_cur_evt_instant (cursor_id=? AND new_instant>?)");
+    check(exec::hot::REACHES_BACKFILL, "USING INDEX idx_cur_evt_instant (cursor_id=? AND new_instant<?)");
+    check(exec::hot::REACHES_NUMERIC, "USING INDEX idx_cur_evt_numeric (cursor_id=? AND new_numeric>?)");
+    let of_stream = "(project_key=? AND provenance_code=? AND endpoint_name=?)";
+    check(exec::hot::HAS_ISOLATED, &format!("USING COVERING INDEX idx_quarantine_key {of_stream}"));
+    check(exec::hot::HAS_ISOLATED, &format!("USING INDEX uk_signal_open {of_stream}"));
+    let of_key = "uk_item (project_key=? AND provenance_code=? AND dedup_scope=? AND dedup_key>?)";
+    check(exec::hot::STALE, of_key);
+    check(exec::hot::MAPPED_OTHERWISE, of_key);
+    check(exec::hot::SIGNALLED, "USING COVERING INDEX uk_signal_open");
+    check(exec::hot::READ_BATCHES, "USING INDEX idx_batch_created (created_at<?)");
     check(exec::hot::READ_RESUME, "USING INDEX idx_batch_task (task_id=?)");
     check(exec::hot::READ_DUE, "USING INDEX idx_schedule_due (next_due_at<?)");
     check(exec::hot::READ_DUE, "USING COVERING INDEX idx_instance_schedule (schedule_id=?)");
@@ -113,6 +156,7 @@ fn no_statement_reads_a_whole_table_that_grows() {
         // program's own, the triggers that one was made into, and tables of which only one row is looked at.
         let small = [
             "SCAN family",
+            "SCAN (subquery",
             "idx_instance_waiting",
             "json_each",
             "CONSTANT ROW",
@@ -121,6 +165,11 @@ fn no_statement_reads_a_whole_table_that_grows() {
             "idx_schedule_due",
             "sys_dict",
             "idx_credential_refreshing",
+            "idx_task_queue",
+            // Read in the order in which rows came, up to the first that is young.
+            "SCAN event",
+            "SCAN ing_signal",
+            "SCAN ing_hold",
         ];
         let harmless = |line: &str| !line.starts_with("SCAN") || small.iter().any(|name| line.contains(name));
         assert!(plan.lines().all(harmless), "{statement}\n{plan}");
@@ -154,7 +203,66 @@ fn the_checks_of_the_schema_accept_exactly_the_words_of_the_core() {
     check_words(&db, "reg_prov_credential", "status_code", CredentialStatus::ALL);
     check_words(&db, "ing_credential_state", "status_code", TokenStatus::ALL);
     check_words(&db, "api_key", "scope", [Scope::Read, Scope::Write, Scope::Admin].map(Scope::as_str));
+    check_words(&db, "ing_hold", "kind_code", HoldKind::ALL);
+    check_words(&db, "ing_signal", "status_code", SignalStatus::ALL);
+    check_words(&db, "item_quarantine", "status_code", QuarantineStatus::ALL);
+    check_words(&db, "ing_cursor", "direction_code", Direction::ALL);
+    check_words(&db, "ing_schedule_instance", "reason_code", UpdateReason::ALL);
+    let or_none = UpdateReason::ALL.iter().map(|reason| reason.as_str()).chain([""]);
+    check_words(&db, "reg_schedule", "reason_code", or_none);
     for table in ["reg_schedule", "ing_schedule_instance", "ing_plan", "ing_task", "ing_task_run", "ing_cursor"] {
         check_words(&db, table, "operation_code", Operation::ALL);
     }
+}
+
+/// A cursor with two events, and the archive knows the first.
+fn with_cursor() -> Connection {
+    let db = migrated();
+    db.execute_batch(
+        "INSERT INTO ing_cursor
+           (id, provenance_code, endpoint_name, operation_code, cursor_key, namespace_scope_code, namespace_key,
+            cursor_type_code, direction_code, origin_instant, normalized_instant, created_at, updated_at)
+         VALUES (1, 'p', 'e', 'HARVEST', 'u', 'EXPR', 'a', 'TIME', 'FORWARD', 0, 5, 0, 0),
+                (2, 'p', 'e', 'BACKFILL', 'u', 'CUSTOM', 'b', 'TIME', 'BACKFILL', 9, 5, 0, 0);
+         INSERT INTO ing_cursor
+           (id, provenance_code, endpoint_name, operation_code, cursor_key, namespace_scope_code, namespace_key,
+            cursor_type_code, direction_code, normalized_numeric, created_at, updated_at)
+         VALUES (3, 'p', 'e', 'UPDATE', 'u', 'CUSTOM', 'c', 'ID', 'FORWARD', 5, 0, 0);
+         INSERT INTO ing_cursor_event
+           (id, cursor_id, provenance_code, endpoint_name, operation_code, cursor_key, namespace_scope_code,
+            namespace_key, direction_code, new_value, idempotent_key, created_at)
+         VALUES (1, 1, 'p', 'e', 'HARVEST', 'u', 'EXPR', 'a', 'FORWARD', 'x', 'x', 0),
+                (2, 1, 'p', 'e', 'HARVEST', 'u', 'EXPR', 'a', 'FORWARD', 'y', 'y', 0);
+         INSERT INTO ing_archive (kind_code, row_id, body, created_at, archived_at)
+         VALUES ('EVENT', 1, '{}', 0, 0), ('BATCH', 2, '{}', 0, 0)",
+    )
+    .unwrap();
+    db
+}
+
+// covers: ING-4.4-06, ING-7.8-05
+#[test]
+fn the_database_itself_refuses_what_the_ledger_must_never_do() {
+    let db = with_cursor();
+    let check = |sql: &str, refusal: Option<&str>| {
+        let error = db.execute(sql, ()).err().map(|error| error.to_string());
+        match refusal {
+            None => assert_eq!(error, None, "{sql}"),
+            Some(refusal) => assert!(error.as_ref().is_some_and(|error| error.contains(refusal)), "{sql}: {error:?}"),
+        }
+    };
+    let onward = Some("ing_cursor only moves onward");
+    check("UPDATE ing_cursor SET normalized_instant = 4 WHERE id = 1", onward);
+    check("UPDATE ing_cursor SET normalized_instant = NULL WHERE id = 1", onward);
+    check("UPDATE ing_cursor SET normalized_instant = 6 WHERE id = 1", None);
+    check("UPDATE ing_cursor SET normalized_instant = 6 WHERE id = 2", onward);
+    check("UPDATE ing_cursor SET normalized_instant = 4 WHERE id = 2", None);
+    check("UPDATE ing_cursor SET normalized_numeric = 4 WHERE id = 3", onward);
+    check("UPDATE ing_cursor SET normalized_numeric = 6 WHERE id = 3", None);
+    check("UPDATE ing_cursor SET direction_code = 'BACKFILL' WHERE id = 3", Some("direction of a cursor is fixed"));
+    check("UPDATE ing_cursor SET normalized_instant = 1 WHERE id = 3", Some("CHECK constraint failed"));
+    check("UPDATE ing_cursor SET origin_instant = NULL WHERE id = 1", Some("CHECK constraint failed"));
+    check("UPDATE ing_cursor_event SET new_value = 'z' WHERE id = 1", Some("append-only"));
+    check("DELETE FROM ing_cursor_event WHERE id = 2", Some("append-only"));
+    check("DELETE FROM ing_cursor_event WHERE id = 1", None);
 }

@@ -4,7 +4,6 @@
 //!
 //! * A lease holds while `now < until`; from `until` on it is expired. Expiry alone fences nobody: a write is `Fenced`
 //!   when the fence is not the row's, or the lease was given back, taken back or taken over.
-//! * A new schedule is first due at now + `every`, like a changed one.
 //! * `record_remarks` of a settled trigger is `{"remark": …}` or `{"error": …}`.
 //! * A cursor is found by `uk_cursor_ns`, without the endpoint. HARVEST and UPDATE cursors are FORWARD. Cursor values in
 //!   text are `Ts`'s `Display`. An event's `prev_instant` is the cursor's value at that moment.
@@ -18,15 +17,22 @@
 //! * Ending a run that is closed answers the task's present status, whoever closed it, as long as the run is of this
 //!   fence.
 //! * A list shows empty `fields` as null. JSON may come back in another spelling, but never a payload or fields.
-//! * A plan that is not consumable hands out no tasks; a repeated start that finds its plan cancelled closes its run.
+//! * A start that finds its plan or slice cancelled, though its task is not, cancels the task and closes its run.
+//! * A kept answer is there while `now < expires_at`. Repeating a page or an end keeps the answer of the first time.
+//! * Whatever is refused leaves nothing behind, an end with a flawed hold included.
+//! * Cursor values in text are a time, or the last id. Two steps of an ID cursor may end at the same id.
 //! * A key whose prefix exists is not made again (`created: false`); a revoked or unknown one is `revoked: false`.
 
+mod cancel;
 mod candidate;
 mod commit;
 mod concurrent;
+mod control;
+mod coverage;
 mod credential;
 mod cursor;
 mod end;
+mod fair;
 mod fan;
 pub mod fixture;
 pub mod make;
@@ -34,8 +40,13 @@ mod plan;
 mod query;
 mod queue;
 pub mod random;
+mod redrive;
+mod refresh;
 mod registry;
+mod retention;
 mod run;
+mod schedule;
+mod segment;
 mod sweep;
 mod trigger;
 
@@ -240,6 +251,113 @@ cases! {
         an_event_says_where_it_comes_from,
         backfill_and_update_do_not_move_the_harvest,
     }
+    fair {
+        partitions_take_turns_however_long_one_has_waited,
+        operations_of_an_endpoint_and_endpoints_of_two_sources_are_partitions,
+        priority_goes_before_turns,
+        a_partition_holds_no_more_than_it_may,
+        a_cap_lowers_what_a_partition_may_and_never_raises_it,
+        each_task_keeps_to_its_own_limit,
+        upside_down_the_last_priority_is_first,
+        upside_down_a_full_partition_serves_its_last,
+        what_waits_for_its_time_stands_in_nobodys_way,
+    }
+    coverage {
+        a_window_read_in_ranges_is_complete_when_all_of_them_are,
+        a_window_with_one_failed_range_is_read_again_as_a_whole,
+        a_part_that_was_done_counts_when_its_task_ends_short,
+        a_part_of_a_task_that_goes_on_does_not_count_yet_and_is_kept,
+        what_replaces_a_task_joins_the_part_that_it_has_done,
+        a_window_that_is_replaced_by_ranges_of_itself_is_complete_with_them,
+        a_backfill_is_complete_downwards_from_its_upper_end,
+        a_backfill_value_falls_and_never_rises,
+        a_backfill_leaves_the_harvest_where_it_is,
+        a_backfill_keeps_to_the_same_keys_and_versions,
+        a_cursor_is_known_by_its_namespace_not_by_its_endpoint,
+        a_backfill_in_parts_goes_on_below_its_last_slice,
+        a_backfill_begins_where_the_harvest_has_come_to,
+        activities_are_namespaces_of_their_own,
+        history_tells_what_the_last_windows_brought,
+        the_items_of_all_runs_of_a_task_add_up,
+        a_cursor_says_where_its_value_comes_from,
+    }
+    segment {
+        segments_count_in_their_order_and_without_a_hole,
+        the_value_of_an_id_cursor_is_its_last_id_and_goes_by_its_number,
+        only_the_newest_plan_of_segments_counts,
+        a_plan_of_segments_has_no_window_and_goes_on_behind_its_last_id,
+        refreshing_does_not_move_the_harvest,
+        wanted_records_are_cut_into_ranges_of_keys,
+        only_the_records_of_the_stream_are_wanted,
+        what_was_looked_at_or_mapped_anew_is_wanted_no_more,
+        what_is_signalled_is_wanted_stored_or_not,
+    }
+    refresh {
+        a_refresh_replaces_what_is_as_new_and_differs,
+        an_item_knows_its_mapping_and_when_it_was_looked_at,
+        a_rejected_record_asks_to_be_fetched_again,
+        a_record_that_comes_after_all_settles_what_the_quarantine_asked,
+        a_look_at_a_record_settles_its_signal_or_counts_a_try,
+        a_signal_is_open_once_per_record,
+        a_person_gives_a_quarantined_record_up,
+        late_is_what_changes_something_below_the_harvest,
+        an_answer_is_kept_as_long_as_it_should_be,
+        bytes_are_kept_as_they_came,
+    }
+    control {
+        what_is_paused_is_neither_planned_nor_claimed_until_it_is_released,
+        a_hold_covers_what_it_names_and_nothing_else,
+        a_plan_a_slice_a_task_or_a_credential_can_be_held,
+        a_task_that_is_held_leaves_its_place_to_the_next,
+        an_advice_stops_planning_and_lets_work_go_on,
+        a_hold_lasts_once_per_kind_and_subject,
+        a_hold_that_says_nothing_is_refused,
+        a_run_that_ends_fatally_blows_the_fuse_with_its_end,
+        an_advice_ends_when_a_task_of_its_partition_succeeds,
+        an_advice_ends_with_another_manifest,
+        a_trigger_hands_on_why_and_what_for,
+    }
+    cancel {
+        a_cancelled_task_is_over_wherever_it_was,
+        whoever_worked_on_it_finds_it_gone,
+        a_slice_is_cancelled_with_its_task,
+        a_plan_is_cancelled_with_all_that_came_of_it,
+        a_plan_that_is_not_finished_takes_its_trigger_with_it,
+        a_trigger_is_cancelled_with_all_that_came_of_it,
+        a_planned_trigger_stays_planned_and_its_work_stops,
+        a_cancelled_trigger_is_not_fired_again_under_its_name,
+        what_is_not_there_cannot_be_cancelled,
+    }
+    redrive {
+        a_batch_that_was_executed_is_read_back_and_nothing_happens,
+        a_batch_that_failed_or_never_was_drives_its_task_again,
+        a_task_that_is_driven_again_stands_in_the_old_ones_place,
+        every_run_of_it_says_that_it_is_a_replay_and_resumes_from_its_own_pages,
+        a_chain_of_redrives_resumes_from_the_last_page_of_any,
+        what_narrower_tasks_replaced_is_not_driven_again,
+        a_cancelled_slice_is_ready_again_and_a_cancelled_plan_never,
+        a_segment_is_driven_again_in_its_place,
+        a_segment_behind_the_value_holds_nothing_up,
+    }
+    retention {
+        old_pages_of_ended_tasks_leave_the_ledger_with_their_lineage,
+        an_archive_stops_at_its_limit_and_goes_on_the_next_time,
+        the_newest_event_stays_and_the_cursor_still_follows_it,
+        what_is_over_is_deleted_and_what_lasts_is_not,
+        all_evidence_of_a_batch_is_found_by_its_key,
+        a_batch_in_the_archive_is_read_back_too,
+        a_plan_is_told_with_all_that_came_of_it_archived_or_not,
+        a_trigger_is_told_in_the_words_of_schedulers_too,
+        an_export_is_on_record,
+        archived_pages_are_no_place_to_resume_from,
+    }
+    schedule {
+        an_endpoint_has_a_schedule_per_operation_and_reason,
+        each_schedule_fires_what_it_says,
+        a_pattern_that_never_comes_is_never_due,
+        a_pattern_goes_on_from_now_however_long_the_pause,
+        a_schedule_without_a_time_is_refused,
+    }
     credential {
         a_rotation_adds_a_version,
         only_what_is_bound_there_is_found,
@@ -266,6 +384,7 @@ cases! {
     }
     concurrent {
         fifty_claims_of_ten_tasks_share_nothing,
+        many_claimers_together_keep_to_the_limit_of_a_partition,
         of_plans_made_at_one_epoch_exactly_one_is_saved,
         one_plan_saved_by_twenty_is_saved_once,
         twenty_recordings_write_one_event,
@@ -274,5 +393,11 @@ cases! {
         the_newest_of_concurrent_pages_wins,
         a_provenance_that_many_write_is_that_of_one_of_them,
         one_dictionary_written_by_twenty_is_written_once,
+        one_request_to_drive_a_task_again_makes_one_task,
+        of_many_requests_to_drive_a_task_again_one_goes,
+        what_twenty_hold_or_signal_is_held_and_signalled_once,
+        a_plan_cancelled_by_twenty_is_cancelled_once,
+        a_page_and_the_cancelling_of_its_task_do_not_mix,
+        what_twenty_archive_is_archived_once,
     }
 }

@@ -4,14 +4,21 @@
 
 mod candidate;
 mod commit;
+mod control;
+mod coverage;
 mod credential;
 mod cursor;
+mod due;
+mod evidence;
 mod fan;
 mod json;
 mod plan;
 mod progress;
 mod queue;
+mod redrive;
+mod refresh;
 mod registry;
+mod retention;
 pub mod rows;
 mod run;
 mod shared;
@@ -21,17 +28,20 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet};
 
 use patra_core::registry::{DictType, Row};
-use patra_core::tx::{Done, Tx, TxError};
-use patra_core::{InstanceId, SliceId, TaskId, Ts};
+use patra_core::tx::{Done, Inventory, Tx, TxError};
+use patra_core::{HoldId, InstanceId, RunId, SliceId, TaskId, Ts};
 
+pub use due::Due;
 pub use rows::{
-    Batch, CandidateRow, Cursor, Endpoint, Event, Instance, Item, ItemStream, KeyRow, Origin, Plan, Provenance,
-    Quarantined, Run, ScheduleRow, Slice, Task,
+    ArchiveRow, Batch, CandidateRow, Cursor, Endpoint, Event, EventLineage, ExportRow, HoldRow, Instance, Item,
+    ItemStream, KeyRow, Origin, Plan, Provenance, Quarantined, RawRow, Run, ScheduleRow, SignalKey, SignalRow, Slice,
+    Task,
 };
 pub use rows::{CredentialRow, CredentialState};
 pub use shared::SharedMem;
 
-/// All tables. A row's id is its place in the table plus one, except in the registry, where rows go away.
+/// All tables. A row's id is its place in the table plus one, except where rows go away: in the registry, and in maps. What
+/// leaves the ledger stays in its place, marked.
 ///
 /// The tables are open so that invariants can be checked on them; writing to them from outside breaks the indexes.
 #[derive(Clone, Debug, Default)]
@@ -58,6 +68,11 @@ pub struct MemStore {
     pub keys: Vec<KeyRow>,
     pub credentials: Vec<CredentialRow>,
     pub credential_states: Vec<CredentialState>,
+    pub holds: BTreeMap<HoldId, HoldRow>,
+    pub signals: BTreeMap<i64, SignalRow>,
+    pub raw: BTreeMap<(RunId, u32), RawRow>,
+    pub archive: Vec<ArchiveRow>,
+    pub exports: Vec<ExportRow>,
     index: Index,
 }
 
@@ -67,21 +82,49 @@ struct Index {
     provenance_ids: i64,
     endpoint_ids: i64,
     schedule_ids: i64,
+    hold_ids: i64,
+    signal_ids: i64,
     instance_by_public_id: BTreeMap<String, InstanceId>,
     /// REQUESTED triggers.
     waiting: BTreeSet<InstanceId>,
     task_by_key: BTreeMap<String, TaskId>,
-    /// QUEUED tasks in the order in which they are claimed.
-    queue: BTreeSet<(i32, Ts, TaskId)>,
+    partitions: Vec<Partition>,
     /// DISPATCHED and EXECUTING tasks by the end of their lease.
     leased: BTreeSet<(Ts, TaskId)>,
     /// Per plan: slices by signature.
     slices: Vec<BTreeMap<String, SliceId>>,
-    /// Per cursor: tasks by the end of their window.
-    tasks_by_cursor: Vec<BTreeSet<(Ts, TaskId)>>,
+    /// Per cursor: its tasks.
+    namespaces: Vec<Namespace>,
     batch_keys: BTreeSet<String>,
     /// Per stream: place in `items` by key.
     items: Vec<BTreeMap<String, usize>>,
+    /// Holds that last.
+    holds: BTreeSet<HoldId>,
+    /// OPEN signals.
+    signals: BTreeMap<SignalKey, i64>,
+    /// Places of SIGNALLED rows of the quarantine.
+    signalled: BTreeMap<SignalKey, Vec<usize>>,
+}
+
+/// The tasks that share the limits on work at once.
+#[derive(Clone, Debug)]
+struct Partition {
+    of: Inventory,
+    /// QUEUED tasks in the order in which they are claimed.
+    queue: BTreeSet<(i32, Ts, TaskId)>,
+    /// DISPATCHED and EXECUTING ones.
+    held: u32,
+    /// No task of it allows more than this at once.
+    most: u32,
+}
+
+/// The tasks of a cursor.
+#[derive(Clone, Debug, Default)]
+struct Namespace {
+    /// By how far their windows reach in the cursor's direction, see [`coverage::reach`].
+    windows: BTreeSet<(Ts, TaskId)>,
+    /// Segments of ids, by ordinal.
+    segments: BTreeSet<(i64, TaskId)>,
 }
 
 impl MemStore {
@@ -98,6 +141,7 @@ impl MemStore {
             Tx::FanOut(op) => Done::FanOut(self.fan_out(now, op)?),
             Tx::ReadParents(op) => Done::ReadParents(self.read_parents(op)),
             Tx::ReadCoverage(op) => Done::ReadCoverage(self.read_coverage(now, op)),
+            Tx::ReadSegments(op) => Done::ReadSegments(self.read_segments(now, op)),
             Tx::SavePlan(op) => Done::SavePlan(self.save_plan(now, op)?),
             Tx::Claim(op) => Done::Claim(self.claim(now, op)),
             Tx::Renew(op) => Done::Renew(self.renew(now, op)),
@@ -105,8 +149,16 @@ impl MemStore {
             Tx::CommitBatch(op) => Done::CommitBatch(self.commit_batch(now, op)?),
             Tx::EndRun(op) => Done::EndRun(self.end_run(now, op)?),
             Tx::RecordAdvance(op) => Done::RecordAdvance(self.record_advance(now, *op)?),
-            Tx::AdvanceCursor(op) => Done::AdvanceCursor(self.advance_cursor(now, *op)?),
+            Tx::AdvanceCursor(op) => Done::AdvanceCursor(self.advance_cursor(now, op)?),
             Tx::Sweep(op) => Done::Sweep(self.sweep(now, *op)),
+            Tx::Hold(op) => Done::Hold(self.hold(now, op)?),
+            Tx::Release(op) => Done::Release(self.release(now, op)),
+            Tx::Cancel(op) => Done::Cancel(self.cancel(now, op)),
+            Tx::Redrive(op) => Done::Redrive(self.redrive(now, op)?),
+            Tx::Signal(op) => Done::Signal(self.signal(now, op)?),
+            Tx::Abandon(op) => Done::Abandon(self.abandon(now, op)),
+            Tx::Archive(op) => Done::Archive(self.archive(now, *op)),
+            Tx::RecordExport(op) => Done::RecordExport(self.record_export(now, op)),
             Tx::CreateKey(op) => Done::CreateKey(self.create_key(now, op)),
             Tx::RevokeKey(op) => Done::RevokeKey(self.revoke_key(now, op)),
             Tx::SaveCredential(op) => Done::SaveCredential(self.save_credential(now, op)?),

@@ -20,7 +20,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use mutant::Mutant;
-use world::World;
+use world::{Spare, World};
 
 /// A schedule that held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,25 +50,43 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// Lives one seed through, with or without a bug on purpose.
+/// Lives seeds through, one after the other, each in the memory of the one before.
+#[derive(Debug, Default)]
+pub struct Simulator {
+    spare: Spare,
+}
+
+impl Simulator {
+    /// Lives one seed through, with or without a bug on purpose.
+    pub fn run(&mut self, seed: u64, mutant: Option<Mutant>, trace: bool) -> Result<Schedule, Violation> {
+        let mut world = World::new(seed, mutant, trace, std::mem::take(&mut self.spare));
+        // The store panics rather than make an illegal transition; that is a finding like any other.
+        let lived = catch_unwind(AssertUnwindSafe(|| world.live()));
+        let rule = match lived {
+            Ok(Ok(())) => {
+                let schedule = Schedule { steps: world.steps, hash: world.hash };
+                self.spare = world.into_spare();
+                return Ok(schedule);
+            }
+            Ok(Err(rule)) => rule,
+            Err(panic) => match panic.downcast::<String>() {
+                Ok(text) => format!("panic: {text}"),
+                Err(panic) => format!("panic: {}", panic.downcast_ref::<&str>().unwrap_or(&"?")),
+            },
+        };
+        Err(Violation { seed, step: world.steps, rule })
+    }
+}
+
+/// Lives one seed through.
 pub fn simulate(seed: u64, mutant: Option<Mutant>, trace: bool) -> Result<Schedule, Violation> {
-    let mut world = World::new(seed, mutant, trace);
-    // The store panics rather than make an illegal transition; that is a finding like any other.
-    let lived = catch_unwind(AssertUnwindSafe(|| world.live()));
-    let rule = match lived {
-        Ok(Ok(())) => return Ok(Schedule { steps: world.steps, hash: world.hash }),
-        Ok(Err(rule)) => rule,
-        Err(panic) => match panic.downcast::<String>() {
-            Ok(text) => format!("panic: {text}"),
-            Err(panic) => format!("panic: {}", panic.downcast_ref::<&str>().unwrap_or(&"?")),
-        },
-    };
-    Err(Violation { seed, step: world.steps, rule })
+    Simulator::default().run(seed, mutant, trace)
 }
 
 /// The first seed below `limit` that notices the bug.
 pub fn hunt(mutant: Mutant, limit: u64) -> Option<Violation> {
-    (0..limit).find_map(|seed| simulate(seed, Some(mutant), false).err())
+    let mut simulator = Simulator::default();
+    (0..limit).find_map(|seed| simulator.run(seed, Some(mutant), false).err())
 }
 
 /// Seeds that are always run: `seeds.txt`.

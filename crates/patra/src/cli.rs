@@ -1,6 +1,8 @@
 //! The words of the command line.
 
 mod credential;
+mod operations;
+mod replay;
 
 use std::path::PathBuf;
 
@@ -9,9 +11,12 @@ use ipnet::IpNet;
 
 use patra_core::Ts;
 use patra_core::port::query::View;
+use patra_core::state::{Operation, UpdateReason};
 use patra_core::tx::Scope;
 
 pub(crate) use credential::{Credential, Values, Which};
+pub(crate) use operations::{Archive, Cancel, Cancelled, Held, Pause, Quarantine, Resume, Resumed, Signal, Who};
+pub(crate) use replay::{Blackbox, Replay};
 
 /// Patra collects: any API, feed or page, on schedule, without gaps, without duplicates.
 #[derive(Debug, Parser)]
@@ -86,6 +91,28 @@ pub(crate) enum Command {
     Run(Run),
     /// List what is there
     Get(Get),
+    /// Stop work until it is resumed: of a source, an endpoint, a plan, a slice or a task
+    Pause(Pause),
+    /// Let work go on that was paused, or that a fuse stopped
+    Resume(Resume),
+    /// End work for good: a job, a plan, a slice or a task
+    Cancel(Cancel),
+    /// Say of records that they must be fetched again
+    Signal(Signal),
+    /// Records that could not be stored
+    Quarantine {
+        #[command(subcommand)]
+        command: Quarantine,
+    },
+    /// Move old batches and cursor events out of the ledger now; a server does so by itself
+    Archive(Archive),
+    /// Read a batch once more from its kept answer, or from the far side, and compare; or drive it again
+    Replay(Replay),
+    /// All that is known of a batch as one signed file
+    Blackbox {
+        #[command(subcommand)]
+        command: Blackbox,
+    },
     /// Print the JSON Schema of manifests, for editors
     Schema,
     /// Make or update the database's schema
@@ -133,6 +160,9 @@ pub(crate) struct Engine {
     /// How long a task stays with a process that does not answer
     #[arg(long, env = "PATRA_LEASE_SECS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) lease_secs: u64,
+    /// Days that batches and cursor events stay in the ledger before they are archived; 0: for ever
+    #[arg(long, env = "PATRA_RETENTION_DAYS", default_value_t = 90, value_parser = clap::value_parser!(u32).range(0..=36500))]
+    pub(crate) retention_days: u32,
 }
 
 #[derive(Debug, Args)]
@@ -213,9 +243,15 @@ pub(crate) struct Run {
     pub(crate) provenance: String,
     /// Name of one of its endpoints
     pub(crate) endpoint: String,
-    /// What to do
-    #[arg(long, default_value = "harvest")]
+    /// harvest, backfill or update
+    #[arg(long, default_value = "harvest", value_parser = any_operation)]
     pub(crate) operation: Operation,
+    /// Why records are updated: staleness, expr-change or signals
+    #[arg(long, value_parser = reason, value_name = "REASON")]
+    pub(crate) reason: Option<UpdateReason>,
+    /// What a backfill or an update belongs to; runs of one activity share their progress
+    #[arg(long, value_name = "NAME")]
+    pub(crate) activity: Option<String>,
     /// Beginning of the window, instead of where the cursor stands
     #[arg(long, value_name = "TIME")]
     pub(crate) from: Option<Ts>,
@@ -236,11 +272,6 @@ pub(crate) struct Run {
     pub(crate) no_wait: bool,
     #[command(flatten)]
     pub(crate) engine: Engine,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Operation {
-    Harvest,
 }
 
 #[derive(Debug, Args)]
@@ -284,6 +315,14 @@ pub(crate) enum GetRegistry {
     },
     /// The codes that the program knows, and what else is read as them
     Dictionary,
+    /// A plan with everything that came of it: slices, tasks, runs, batches
+    Lineage {
+        /// As `patra get plans` shows it
+        plan: i64,
+        /// Show batches too
+        #[arg(long)]
+        batches: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -294,7 +333,7 @@ pub(crate) struct GetSpec {
     pub(crate) endpoint: String,
     /// harvest, backfill or update
     #[arg(long, default_value = "harvest", value_parser = any_operation)]
-    pub(crate) operation: patra_core::state::Operation,
+    pub(crate) operation: Operation,
     /// Show every value and which layer said it
     #[arg(long)]
     pub(crate) explain: bool,
@@ -303,8 +342,13 @@ pub(crate) struct GetSpec {
     pub(crate) overrides: Vec<String>,
 }
 
-fn any_operation(word: &str) -> Result<patra_core::state::Operation, String> {
+fn any_operation(word: &str) -> Result<Operation, String> {
     word.to_uppercase().parse().map_err(|_| "one of: harvest, backfill, update".to_owned())
+}
+
+fn reason(word: &str) -> Result<UpdateReason, String> {
+    let word = word.to_uppercase().replace('-', "_");
+    word.parse().map_err(|_| "one of: staleness, expr-change, signals".to_owned())
 }
 
 fn view(word: &str) -> Result<View, String> {

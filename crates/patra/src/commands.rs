@@ -1,12 +1,16 @@
 //! One file per command.
 
 mod apply;
+mod blackbox;
 mod credential;
 mod demo;
 mod get;
 mod health;
 mod key;
+mod lineage;
+mod operations;
 mod registry;
+mod replay;
 mod run;
 mod serve;
 mod test;
@@ -29,6 +33,14 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Error> {
         Command::Try(args) => r#try::run(&global, &args).await,
         Command::Run(args) => run::run(&global, &args).await,
         Command::Get(args) => get::run(&global, &args).await,
+        Command::Pause(args) => operations::pause(&global, &args).await,
+        Command::Resume(args) => operations::resume(&global, &args).await,
+        Command::Cancel(args) => operations::cancel(&global, &args).await,
+        Command::Signal(args) => operations::signal(&global, &args).await,
+        Command::Quarantine { command } => operations::quarantine(&global, &command).await,
+        Command::Archive(args) => operations::archive(&global, &args).await,
+        Command::Replay(args) => replay::run(&global, &args).await,
+        Command::Blackbox { command } => blackbox::run(&global, &command).await,
         Command::Schema => registry::schema(),
         Command::Migrate => {
             let version = store::open(&global).await?.store.ping().await?;

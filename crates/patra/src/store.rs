@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use patra_core::port::{Clock, Queries, Store};
+use patra_core::port::{Clock, Credentials, Queries, Store};
 use patra_store_postgres::PostgresStore;
 use patra_store_sqlite::{OpenError, SqliteStore};
 
@@ -37,18 +37,31 @@ async fn open_as_it_is(global: &Global) -> Result<Opened, Error> {
 
 /// For reading only: works beside a running server.
 pub(crate) async fn open_to_read(global: &Global) -> Result<Arc<dyn Queries>, Error> {
-    if global.database_url.is_some() {
-        let url = global.database_url.clone().unwrap_or_default();
-        return Ok(Arc::new(
-            PostgresStore::open(patra_store_postgres::Options::new(url)).await.map_err(|error| postgres(&error))?,
-        ));
+    Ok(open_to_look(global).await?.queries)
+}
+
+/// What a replay may have: everything that can be read, and what is sealed, still sealed.
+pub(crate) struct Looking {
+    pub(crate) queries: Arc<dyn Queries>,
+    pub(crate) credentials: Arc<dyn Credentials>,
+}
+
+/// The same, credentials included.
+pub(crate) async fn open_to_look(global: &Global) -> Result<Looking, Error> {
+    if let Some(url) = &global.database_url {
+        let store =
+            PostgresStore::open(patra_store_postgres::Options::new(url)).await.map_err(|error| postgres(&error))?;
+        let store = Arc::new(store);
+        return Ok(Looking { queries: Arc::clone(&store) as Arc<dyn Queries>, credentials: store });
     }
     let options = sqlite_options(global);
     let reader = tokio::task::spawn_blocking(move || SqliteStore::open_read_only(&options)).await;
-    Ok(Arc::new(reader.map_err(|error| Error::unexpected(error.to_string()))?.map_err(|error| sqlite(&error))?))
+    let reader = reader.map_err(|error| Error::unexpected(error.to_string()))?.map_err(|error| sqlite(&error))?;
+    let reader = Arc::new(reader);
+    Ok(Looking { queries: Arc::clone(&reader) as Arc<dyn Queries>, credentials: reader })
 }
 
-/// The same; `None` when there is no embedded database yet.
+/// [`open_to_read`]; `None` when there is no embedded database yet.
 pub(crate) async fn open_if_there(global: &Global) -> Result<Option<Arc<dyn Queries>>, Error> {
     if is_there(global) { open_to_read(global).await.map(Some) } else { Ok(None) }
 }

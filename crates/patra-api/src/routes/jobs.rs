@@ -10,11 +10,12 @@ use serde_json::json;
 
 use patra_core::params::Params;
 use patra_core::port::CommandsExt;
-use patra_core::port::query::View;
-use patra_core::state::{Operation, TriggerType};
+use patra_core::port::query::{Cell, Filter, View};
+use patra_core::state::{Operation, TriggerType, UpdateReason};
 use patra_core::tx::Fire;
 use patra_core::{Code, Ts};
 use patra_engine::ask::{self, Ask};
+use patra_engine::operations;
 use patra_engine::registry::{self, Overrides};
 
 use super::input::{self, PathText};
@@ -35,6 +36,10 @@ pub(super) struct NewJob {
     endpoint: String,
     #[serde(default = "harvest")]
     operation: Operation,
+    /// Why, for an UPDATE.
+    reason: Option<UpdateReason>,
+    /// What a BACKFILL or an UPDATE belongs to.
+    activity: Option<String>,
     from: Option<Ts>,
     to: Option<Ts>,
     /// What the endpoint is given; a partition's parameter reads that partition only.
@@ -76,9 +81,6 @@ async fn fire(api: &Api, body: Result<Json<NewJob>, JsonRejection>) -> Result<(S
     input::without_nul("provenance", Some(&job.provenance))?;
     input::without_nul("endpoint", Some(&job.endpoint))?;
     input::without_nul("public_id", job.public_id.as_deref())?;
-    if job.operation != Operation::Harvest {
-        return Err(Failure::bad_request("operation must be HARVEST"));
-    }
     if let (Some(from), Some(to)) = (job.from, job.to)
         && from >= to
     {
@@ -89,6 +91,8 @@ async fn fire(api: &Api, body: Result<Json<NewJob>, JsonRejection>) -> Result<(S
         provenance: &job.provenance,
         endpoint: &job.endpoint,
         operation: job.operation,
+        reason: job.reason,
+        activity: job.activity.as_deref(),
         params: &job.params,
         overrides: &overrides,
         priority: job.priority,
@@ -113,6 +117,8 @@ async fn fire(api: &Api, body: Result<Json<NewJob>, JsonRejection>) -> Result<(S
             provenance_code: wanted.provenance_code,
             endpoint_name: wanted.endpoint_name,
             operation: job.operation,
+            reason: job.reason,
+            activity: job.activity,
             window_from: job.from,
             window_to: job.to,
             priority: job.priority,
@@ -134,13 +140,32 @@ fn refused(error: registry::Error) -> Failure {
     }
 }
 
+/// What a job that has not ended may be waiting for.
+async fn holds(api: &Api, job: &str, finished: bool) -> Vec<operations::Held> {
+    if finished {
+        return Vec::new();
+    }
+    let filter = Filter { public_id: Some(job.to_owned()), limit: 1, ..Filter::default() };
+    let Ok(rows) = api.store.list(View::Jobs, filter).await else { return Vec::new() };
+    let text = |column| match rows.first().and_then(|row| View::Jobs.cell(row, column)) {
+        Some(Cell::Text(text)) => text,
+        _ => String::new(),
+    };
+    let Ok(operation) = text("operation_code").parse() else { return Vec::new() };
+    let held = operations::holds(&*api.store, &text("provenance_code"), &text("endpoint_name"), operation).await;
+    held.unwrap_or_default()
+}
+
 pub(super) async fn show(State(api): State<Api>, Extension(id): Extension<RequestId>, job: PathText) -> Response {
     let job = match input::path_text(job) {
         Ok(job) => job,
         Err(failure) => return failure.answer(&id),
     };
     match api.store.progress(&job).await {
-        Ok(Some(progress)) => success(&id, &json!(progress), json!({ "finished": progress.is_finished() })),
+        Ok(Some(progress)) => {
+            let held = holds(&api, &job, progress.is_finished()).await;
+            success(&id, &json!(progress), json!({ "finished": progress.is_finished(), "held": held }))
+        }
         Ok(None) => Failure::new(StatusCode::NOT_FOUND, Code::NotFound, "there is no such job").answer(&id),
         Err(error) => Failure::from(error).answer(&id),
     }

@@ -41,7 +41,7 @@ impl Door {
         let clock = Arc::new(ManualClock::new(patra_core::Ts::from_secs(1_000)));
         let store = Arc::new(SharedMem::new(clock.clone()));
         let (vault, make_vault) = (VaultCell::default(), Arc::new(|| Ok(vault())));
-        Door { api: Api { store, clock, nudge: Arc::new(|| {}), vault, make_vault } }
+        Door { api: Api { store, clock, nudge: Arc::new(|| {}), vault, make_vault, live: None } }
     }
 
     async fn key(&self, scope: Scope) -> String {
@@ -79,6 +79,11 @@ const ROUTES: &[(&str, &str, Scope, StatusCode)] = &[
     ("GET", "/api/v1/credential-states", Scope::Admin, StatusCode::OK),
     ("POST", "/api/v1/credentials", Scope::Admin, StatusCode::UNPROCESSABLE_ENTITY),
     ("DELETE", "/api/v1/credentials/none", Scope::Admin, StatusCode::NOT_FOUND),
+    ("POST", "/api/v1/runs/1/batches/1/replay", Scope::Write, StatusCode::NOT_FOUND),
+    ("POST", "/api/v1/runs/1/batches/1/redrive", Scope::Write, StatusCode::UNPROCESSABLE_ENTITY),
+    ("POST", "/api/v1/tasks/1/redrive", Scope::Write, StatusCode::UNPROCESSABLE_ENTITY),
+    ("POST", "/api/v1/runs/1/batches/1/blackbox", Scope::Admin, StatusCode::UNPROCESSABLE_ENTITY),
+    ("GET", "/api/v1/exports", Scope::Admin, StatusCode::OK),
     ("GET", "/api/v1/manifests", Scope::Read, StatusCode::OK),
     ("POST", "/api/v1/manifests", Scope::Admin, StatusCode::UNPROCESSABLE_ENTITY),
     ("GET", "/api/v1/manifests/none", Scope::Read, StatusCode::NOT_FOUND),

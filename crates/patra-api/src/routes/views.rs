@@ -43,6 +43,7 @@ impl Params {
             plan: self.plan,
             task: self.task,
             run: self.run,
+            public_id: None,
             before_id: self.before_id,
             limit: self.limit.unwrap_or_default(),
         })
@@ -69,9 +70,11 @@ pub(super) async fn list(
             .hint(format!("one of: {}", known.join(", ")))
         })
     });
-    // Who else has a key, and what we are known by elsewhere, is the administrators' business.
+    // Who else has a key, what we are known by elsewhere, and what left the house is the administrators' business.
     let allowed = view.and_then(|view| match view {
-        View::Keys | View::Credentials | View::CredentialStates => auth::require(granted, Scope::Admin).map(|()| view),
+        View::Keys | View::Credentials | View::CredentialStates | View::Exports => {
+            auth::require(granted, Scope::Admin).map(|()| view)
+        }
         _ => Ok(view),
     });
     match allowed {

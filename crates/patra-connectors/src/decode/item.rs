@@ -191,7 +191,7 @@ impl Flaw {
             key: self.key,
             code: Code::ValidationError,
             reason: self.reason,
-            sample: text[..cut].to_owned(),
+            sample: super::private::without_addresses(&text[..cut]),
         }
     }
 }

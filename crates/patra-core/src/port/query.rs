@@ -2,15 +2,16 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use serde::Serialize;
 
 use super::Boxed;
-use crate::id::InstanceId;
-use crate::record::{Candidate, Stream};
+use crate::id::{InstanceId, PlanId, RunId};
+use crate::record::{Candidate, Stream, Version};
 use crate::registry::{self, DictType};
 use crate::state::TriggerStatus;
 use crate::time::Ts;
-use crate::tx::{Scope, TxError};
+use crate::tx::{IdRange, Scope, TxError, Wanted};
 
 /// Read access to a store. Answers come from a snapshot that may be a moment old.
 pub trait Queries: fmt::Debug + Send + Sync {
@@ -28,6 +29,30 @@ pub trait Queries: fmt::Debug + Send + Sync {
     /// changes nothing.
     fn screen(&self, stream: &Stream, candidates: &[Candidate]) -> Boxed<'_, Result<Vec<Candidate>, TxError>>;
 
+    /// The keys of the wanted records of a range, in byte order, from the one behind `after` on (or the range's beginning), at
+    /// most `limit`.
+    fn wanted(
+        &self,
+        stream: &Stream,
+        wanted: &Wanted,
+        range: &IdRange,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Boxed<'_, Result<Vec<String>, TxError>>;
+
+    /// What is stored under these keys, for who wants to know what a commit would do; in the order of the keys, missing ones
+    /// left out.
+    fn stored(&self, stream: &Stream, keys: &[String]) -> Boxed<'_, Result<Vec<StoredVersion>, TxError>>;
+
+    /// All that the ledger holds of a batch, from the archive when it has been moved there.
+    fn evidence(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<Evidence>, TxError>>;
+
+    /// The answer that was kept for a batch, while it is kept.
+    fn raw(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<RawKept>, TxError>>;
+
+    /// A plan with its slices, tasks, runs and batches, archived ones included, each level by id.
+    fn lineage(&self, plan: PlanId) -> Boxed<'_, Result<Option<Lineage>, TxError>>;
+
     /// How far a trigger's work has come, by its public id.
     fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>>;
 
@@ -39,6 +64,61 @@ pub trait Queries: fmt::Debug + Send + Sync {
 
     /// A cheap statement that proves the store answers; gives the schema's version.
     fn ping(&self) -> Boxed<'_, Result<u32, TxError>>;
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoredVersion {
+    pub key: String,
+    pub version: Version,
+    pub content_hash: [u8; 16],
+    pub generation: String,
+}
+
+/// What the black box is made of (ING-14.9): the rows of the tables named, as JSON objects keyed by column, JSON columns
+/// nested, times as text.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Evidence {
+    /// `ing_task_run_batch`.
+    pub batch: serde_json::Value,
+    /// `ing_task_run`.
+    pub run: serde_json::Value,
+    /// `ing_task`.
+    pub task: serde_json::Value,
+    /// `ing_plan_slice`.
+    pub slice: serde_json::Value,
+    /// `ing_plan`.
+    pub plan: serde_json::Value,
+    /// `ing_cursor_event` of the run, archived ones included, by id.
+    pub events: Vec<serde_json::Value>,
+    /// `item_quarantine` of the batch, by id.
+    pub quarantine: Vec<serde_json::Value>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RawKept {
+    pub status: u16,
+    pub headers: String,
+    pub body: Bytes,
+    pub expires_at: Ts,
+}
+
+/// A plan and what came of it. Every `row` is the row of its table as a JSON object, see [`Evidence`]; batches leave the
+/// digests out.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Lineage {
+    pub trigger: serde_json::Value,
+    pub plan: serde_json::Value,
+    pub slices: Vec<serde_json::Value>,
+    pub tasks: Vec<serde_json::Value>,
+    pub runs: Vec<serde_json::Value>,
+    /// At most [`Lineage::MAX_BATCHES`], the first ones.
+    pub batches: Vec<serde_json::Value>,
+    /// So many of the plan's batches were left out.
+    pub batches_left_out: u64,
+}
+
+impl Lineage {
+    pub const MAX_BATCHES: u32 = 10_000;
 }
 
 /// A provenance as the registry had it at one moment.
@@ -167,6 +247,7 @@ pub struct Filter {
     pub plan: Option<i64>,
     pub task: Option<i64>,
     pub run: Option<i64>,
+    pub public_id: Option<String>,
     /// Only rows with a smaller id: the next page.
     pub before_id: Option<i64>,
     /// At most [`Filter::MAX_LIMIT`]; 0 means [`Filter::DEFAULT_LIMIT`].
@@ -226,18 +307,22 @@ macro_rules! views {
 views! {
     Provenances "provenances" "reg_provenance" [id: Int, provenance_code: Text, name: Text, document_hash: Text, created_at: Time, updated_at: Time],
     Endpoints "endpoints" "reg_prov_endpoint_def" [id: Int, provenance_code: Text, endpoint_name: Text, role: Text, created_at: Time],
-    Schedules "schedules" "reg_schedule" [id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, every_us: Int, next_due_at: Time],
-    Jobs "jobs" "ing_schedule_instance" [id: Int, public_id: Text, provenance_code: Text, endpoint_name: Text, operation_code: Text, trigger_type_code: Text, params: Json, parent_id: Int, status_code: Text, record_remarks: Json, created_at: Time],
-    Plans "plans" "ing_plan" [id: Int, schedule_instance_id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, window_from: Time, window_to: Time, status_code: Text, spec_fingerprint: Text, record_remarks: Json, created_at: Time],
+    Schedules "schedules" "reg_schedule" [id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, reason_code: Text, when_text: Text, next_due_at: Time],
+    Jobs "jobs" "ing_schedule_instance" [id: Int, public_id: Text, provenance_code: Text, endpoint_name: Text, operation_code: Text, reason_code: Text, activity: Text, trigger_type_code: Text, params: Json, parent_id: Int, status_code: Text, record_remarks: Json, created_at: Time],
+    Plans "plans" "ing_plan" [id: Int, schedule_instance_id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, window_from: Time, window_to: Time, plan_strategy: Text, status_code: Text, spec_fingerprint: Text, record_remarks: Json, created_at: Time],
     Slices "slices" "ing_plan_slice" [id: Int, plan_id: Int, provenance_code: Text, endpoint_name: Text, window_from: Time, window_to: Time, status_code: Text, slice_signature_hash: Text, slice_spec: Json, created_at: Time],
-    Tasks "tasks" "ing_task" [id: Int, plan_id: Int, slice_id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, params: Json, credential_id: Int, window_from: Time, window_to: Time, status_code: Text, priority: Int, scheduled_at: Time, lease_owner: Text, leased_until: Time, lease_epoch: Int, attempt_count: Int, error: Json, started_at: Time, finished_at: Time],
+    Tasks "tasks" "ing_task" [id: Int, plan_id: Int, slice_id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, params: Json, credential_id: Int, window_from: Time, window_to: Time, done_from: Time, done_to: Time, ordinal: Int, status_code: Text, replaced: Int, redrive_of: Int, c_max: Int, items: Int, priority: Int, scheduled_at: Time, lease_owner: Text, leased_until: Time, lease_epoch: Int, attempt_count: Int, error: Json, started_at: Time, finished_at: Time],
     Runs "runs" "ing_task_run" [id: Int, task_id: Int, plan_id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, attempt_no: Int, status_code: Text, checkpoint: Json, stats: Json, error: Json, created_at: Time, finished_at: Time],
     Batches "batches" "ing_task_run_batch" [id: Int, run_id: Int, task_id: Int, plan_id: Int, provenance_code: Text, endpoint_name: Text, batch_no: Int, page_no: Int, page_size: Int, before_token: Text, after_token: Text, status_code: Text, has_next: Int, latency_ms: Int, stats: Json, request_digest: Json, response_digest: Json, error: Json, created_at: Time],
-    Cursors "cursors" "ing_cursor" [id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, cursor_key: Text, namespace_scope_code: Text, namespace_key: Text, direction_code: Text, cursor_value: Text, normalized_instant: Time, version: Int, updated_at: Time],
-    Events "cursor-events" "ing_cursor_event" [id: Int, cursor_id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, direction_code: Text, prev_instant: Time, new_instant: Time, observed_max_value: Text, task_id: Int, run_id: Int, record_remarks: Json, created_at: Time],
-    Items "items" "item" [id: Int, project_key: Text, provenance_code: Text, endpoint_name: Text, kind: Text, dedup_key: Text, updated_at: Time, fields: Json, payload: Json, run_id: Int, stored_at: Time],
+    Cursors "cursors" "ing_cursor" [id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, cursor_key: Text, namespace_scope_code: Text, namespace_key: Text, cursor_type_code: Text, direction_code: Text, cursor_value: Text, normalized_instant: Time, normalized_numeric: Int, observed_max_value: Text, plan_id: Int, task_id: Int, run_id: Int, version: Int, updated_at: Time],
+    Events "cursor-events" "ing_cursor_event" [id: Int, cursor_id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, direction_code: Text, prev_value: Text, new_value: Text, prev_instant: Time, new_instant: Time, observed_max_value: Text, plan_id: Int, task_id: Int, run_id: Int, record_remarks: Json, created_at: Time],
+    Items "items" "item" [id: Int, project_key: Text, provenance_code: Text, endpoint_name: Text, kind: Text, dedup_key: Text, updated_at: Time, mapping_generation: Text, refresh_checked_at: Time, fields: Json, payload: Json, run_id: Int, stored_at: Time],
     Quarantine "quarantine" "item_quarantine" [id: Int, provenance_code: Text, endpoint_name: Text, task_id: Int, run_id: Int, batch_no: Int, item_index: Int, dedup_key: Text, error_code: Text, reason: Text, sample: Text, status_code: Text, created_at: Time],
     Candidates "candidates" "ing_candidate" [id: Int, project_key: Text, provenance_code: Text, endpoint_name: Text, candidate_id: Text, version: Text, status_code: Text, reason: Text, tries: Int, expires_at: Time, updated_at: Time],
+    Signals "signals" "ing_signal" [id: Int, project_key: Text, provenance_code: Text, endpoint_name: Text, item_key: Text, origin_code: Text, reason: Text, created_by: Text, status_code: Text, tries: Int, last_error: Text, created_at: Time, updated_at: Time],
+    Holds "holds" "ing_hold" [id: Int, kind_code: Text, subject: Text, provenance_code: Text, endpoint_name: Text, operation_code: Text, credential_id: Int, plan_id: Int, slice_id: Int, task_id: Int, reason: Text, created_by: Text, created_at: Time, released_by: Text, released_at: Time],
+    Archive "archive" "ing_archive" [id: Int, kind_code: Text, row_id: Int, plan_id: Int, task_id: Int, run_id: Int, batch_no: Int, body: Json, created_at: Time, archived_at: Time],
+    Exports "exports" "ing_export" [id: Int, run_id: Int, batch_no: Int, created_by: Text, reason: Text, package_hash: Text, created_at: Time, expires_at: Time],
     Keys "keys" "api_key" [id: Int, prefix: Text, name: Text, scope: Text, created_at: Time, revoked_at: Time],
     Credentials "credentials" "reg_prov_credential" [id: Int, alias: Text, version: Int, provenance_code: Text, endpoint_name: Text, type_code: Text, priority: Int, key_id: Text, status_code: Text, created_at: Time, revoked_at: Time],
     CredentialStates "credential-states" "ing_credential_state" [id: Int, credential_id: Int, version: Int, expires_at: Time, refresh_owner: Text, refresh_until: Time, refresh_epoch: Int, status_code: Text, fail_count: Int, last_error: Text, updated_at: Time],
@@ -290,6 +375,7 @@ impl View {
             ("plan_id", filter.plan.map(Cell::Int)),
             ("task_id", filter.task.map(Cell::Int)),
             ("run_id", filter.run.map(Cell::Int)),
+            ("public_id", text(&filter.public_id)),
         ];
         let mut conditions = Vec::new();
         for (column, value) in wanted {

@@ -1,7 +1,7 @@
 //! Moving a cursor: write the event, then the value, each in its own transaction; when the value was moved by somebody
 //! else meanwhile, read again and try once more (ING-10.3).
 
-use crate::time::Ts;
+use crate::cursor::Mark;
 use crate::tx::{AdvanceCursor, Done, RecordAdvance, Tx, TxError};
 
 /// One attempt to bring a cursor up to its completed prefix.
@@ -12,10 +12,10 @@ pub struct Advance {
     tries_left: u8,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Stage {
     Recording,
-    Moving { to: Ts },
+    Moving { to: Mark },
 }
 
 /// What the advance wants next.
@@ -24,7 +24,7 @@ pub enum Step {
     Tx(Tx),
     /// Done. `moved_to` is set when this attempt moved the value.
     Done {
-        moved_to: Option<Ts>,
+        moved_to: Option<Mark>,
     },
     /// The store did not play along. Nothing is lost: the next planner tick of the namespace aligns the value.
     GaveUp(TxError),
@@ -38,18 +38,18 @@ impl Advance {
     }
 
     pub fn on(&mut self, answer: Result<Done, TxError>) -> Step {
-        match (self.stage, answer) {
+        match (&self.stage, answer) {
             (_, Err(error)) => Step::GaveUp(error),
             (Stage::Recording, Ok(Done::RecordAdvance(at))) => match at.target {
-                Some(to) if at.value.is_none_or(|value| value < to) => {
-                    self.stage = Stage::Moving { to };
+                Some(to) if to.is_beyond(at.value.as_ref(), at.direction) => {
+                    self.stage = Stage::Moving { to: to.clone() };
                     Step::Tx(AdvanceCursor { cursor: self.record.cursor, to, version: at.version }.into())
                 }
                 _ => Step::Done { moved_to: None },
             },
             (Stage::Moving { to }, Ok(Done::AdvanceCursor(answer))) => {
                 if answer.moved {
-                    return Step::Done { moved_to: Some(to) };
+                    return Step::Done { moved_to: Some(to.clone()) };
                 }
                 self.tries_left -= 1;
                 if self.tries_left == 0 {
@@ -67,15 +67,24 @@ impl Advance {
 mod tests {
     use super::*;
     use crate::id::CursorId;
+    use crate::state::Direction;
+    use crate::time::Ts;
     use crate::tx;
 
     fn record() -> RecordAdvance {
         RecordAdvance { cursor: CursorId(1), cause: None, observed_max: None }
     }
 
+    fn mark(secs: i64) -> Mark {
+        Mark::At(Ts::from_secs(secs))
+    }
+
     fn at(value: Option<i64>, target: Option<i64>, version: i64) -> Done {
-        let ts = |secs: Option<i64>| secs.map(Ts::from_secs);
-        Done::RecordAdvance(tx::Advance { value: ts(value), target: ts(target), version })
+        going(Direction::Forward, value, target, version)
+    }
+
+    fn going(direction: Direction, value: Option<i64>, target: Option<i64>, version: i64) -> Done {
+        Done::RecordAdvance(tx::Advance { direction, value: value.map(mark), target: target.map(mark), version })
     }
 
     fn moved(moved: bool) -> Done {
@@ -88,8 +97,19 @@ mod tests {
         let (mut advance, step) = Advance::start(record());
         assert!(matches!(step, Step::Tx(Tx::RecordAdvance(_))));
         let Step::Tx(Tx::AdvanceCursor(op)) = advance.on(Ok(at(Some(5), Some(9), 3))) else { panic!("no move wanted") };
-        assert_eq!((op.to, op.version), (Ts::from_secs(9), 3));
-        assert!(matches!(advance.on(Ok(moved(true))), Step::Done { moved_to: Some(to) } if to == Ts::from_secs(9)));
+        assert_eq!((op.to, op.version), (mark(9), 3));
+        assert!(matches!(advance.on(Ok(moved(true))), Step::Done { moved_to: Some(to) } if to == mark(9)));
+    }
+
+    // covers: ING-6.2-04
+    #[test]
+    fn a_backfill_moves_towards_the_past_and_never_back() {
+        let (mut advance, _) = Advance::start(record());
+        let step = advance.on(Ok(going(Direction::Backfill, Some(9), Some(5), 1)));
+        assert!(matches!(step, Step::Tx(Tx::AdvanceCursor(op)) if op.to == mark(5)));
+        let (mut advance, _) = Advance::start(record());
+        let step = advance.on(Ok(going(Direction::Backfill, Some(5), Some(9), 1)));
+        assert!(matches!(step, Step::Done { moved_to: None }));
     }
 
     #[test]

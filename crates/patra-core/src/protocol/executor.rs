@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::id::{Fence, TaskId};
 use crate::rng::Rng;
 use crate::time::Ts;
-use crate::tx::{Claim, Claimed, Lease, LeaseRef, Renew, Renewed, TxError};
+use crate::tx::{Claim, Claimed, Inventory, Lease, LeaseRef, Renew, Renewed, TxError};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -34,7 +34,12 @@ pub enum Want {
     Start(Box<Lease>),
     /// The lease is gone: the run of this task must stop.
     Stop(LeaseRef),
+    /// Somebody holds this work: the run must end at the next batch border and give its task back.
+    GiveBack(LeaseRef),
 }
+
+/// Every so many claims one goes upside down: what is least urgent still gets its share (G-21).
+const LAST_FIRST_EVERY: u32 = 20;
 
 #[derive(Clone, Debug)]
 pub struct Executor {
@@ -44,6 +49,9 @@ pub struct Executor {
     claiming: bool,
     renewing: bool,
     draining: bool,
+    /// Claims so far that leased something.
+    turns: u32,
+    caps: Vec<(Inventory, u32)>,
     next_claim: Ts,
     next_renew: Ts,
 }
@@ -65,6 +73,8 @@ impl Executor {
             claiming: false,
             renewing: false,
             draining: false,
+            turns: 0,
+            caps: Vec::new(),
             next_claim: now,
             next_renew: Ts::MAX,
         }
@@ -77,7 +87,8 @@ impl Executor {
         if !self.draining && !self.claiming && free > 0 && now >= self.next_claim {
             self.claiming = true;
             let (owner, lease) = (self.options.owner.clone(), self.options.lease);
-            wants.push(Want::Claim(Claim { owner, limit: free, lease }));
+            let upside_down = self.turns % LAST_FIRST_EVERY == LAST_FIRST_EVERY - 1;
+            wants.push(Want::Claim(Claim { owner, limit: free, lease, caps: self.caps.clone(), upside_down }));
         }
         if !self.renewing && !self.held.is_empty() && now >= self.next_renew {
             self.renewing = true;
@@ -98,6 +109,7 @@ impl Executor {
         };
         // More than nothing: there may be more, ask again as soon as there is room.
         self.next_claim = if leases.is_empty() { now + self.rng.around(self.options.idle_poll) } else { now };
+        self.turns = self.turns.wrapping_add(u32::from(!leases.is_empty()));
         let until = sent + self.options.lease;
         for lease in leases {
             if self.held.is_empty() {
@@ -127,6 +139,9 @@ impl Executor {
                     };
                     if renewed.held.contains(lease) {
                         held.until = sent + self.options.lease;
+                        if renewed.paused.contains(lease) {
+                            wants.push(Want::GiveBack(*lease));
+                        }
                     } else {
                         self.held.remove(&lease.task);
                         wants.push(Want::Stop(*lease));
@@ -149,6 +164,11 @@ impl Executor {
     /// New work may be there: do not wait for the next poll.
     pub fn nudge(&mut self, now: Ts) {
         self.next_claim = self.next_claim.min(now);
+    }
+
+    /// Partitions that are in trouble take fewer tasks until further notice; all others what they may (ING-12.2-02).
+    pub fn set_caps(&mut self, caps: Vec<(Inventory, u32)>) {
+        self.caps = caps;
     }
 
     /// Claim no more.

@@ -6,6 +6,7 @@
 //! trigger that stands for many partitions is not planned: it becomes one trigger per partition, page by page.
 
 mod draft;
+mod part;
 mod slice;
 
 use std::sync::Arc;
@@ -16,12 +17,13 @@ use crate::params::Params;
 use crate::rng::Rng;
 use crate::time::Ts;
 use crate::tx::{
-    Child, Coverage, Done, FanOut, FireDue, Inventory, MAX_PARTITIONS, PlanTarget, ReadCoverage, RecordAdvance,
-    SavePlan, SettleTrigger, Settlement, TakeTrigger, TriggerTaken, Tx, TxError,
+    Child, Coverage, Done, FanOut, FireDue, Inventory, MAX_PARTITIONS, ReadCoverage, ReadSegments, RecordAdvance,
+    SettleTrigger, Settlement, TakeTrigger, TriggerTaken, Tx, TxError,
 };
-use crate::window::Window;
+use draft::Part;
+use part::Decision;
 
-pub use draft::Draft;
+pub use draft::{Draft, Refresh, Span};
 pub use slice::{Budget, MAX_DURATION_SECS, MAX_REQUESTS, Phase, Shape, SliceForm, trigger_component};
 
 #[derive(Clone, Debug)]
@@ -143,6 +145,13 @@ enum Stage {
         job: Job,
         advance: Advance,
     },
+    /// Asking which ids are wanted.
+    Asking {
+        job: Job,
+        asked: Box<ReadSegments>,
+        epoch: i64,
+        next_ordinal: i64,
+    },
     Saving {
         job: Job,
     },
@@ -226,6 +235,12 @@ impl Planner {
             (Stage::Reading { job, settled }, Got::Tx(Ok(Done::ReadCoverage(coverage)))) => {
                 self.on_coverage(now, job, settled, &coverage, wants);
             }
+            (Stage::Asking { job, asked, epoch, next_ordinal }, Got::Tx(Ok(Done::ReadSegments(segments)))) => {
+                match part::of_segments(&job, &asked, segments, epoch, next_ordinal) {
+                    Ok(part) => self.save(job, part, wants),
+                    Err(settlement) => self.settle(&job.trigger, settlement, wants),
+                }
+            }
             (Stage::Settling { job, mut advance }, Got::Tx(answer)) => match advance.on(answer) {
                 advance::Step::Tx(tx) => {
                     wants.push(Want::Tx(tx));
@@ -279,12 +294,16 @@ impl Planner {
             self.stage = Stage::Settling { job, advance };
             return;
         }
-        match self.plan(&job, coverage) {
-            Ok(save) => {
-                wants.push(Want::Tx(Arc::new(save).into()));
-                self.stage = Stage::Saving { job };
+        let limit = job.draft.inventory.unwrap_or(self.options.inventory);
+        let room = limit.saturating_sub(coverage.queued);
+        match part::decide(&job, coverage, room, self.options.inventory_wait) {
+            Decision::Save(part) => self.save(job, part, wants),
+            Decision::Ask(asked) => {
+                wants.push(Want::Tx(asked.clone().into()));
+                let (epoch, next_ordinal) = (coverage.epoch, coverage.next_ordinal);
+                self.stage = Stage::Asking { job, asked: Box::new(asked), epoch, next_ordinal };
             }
-            Err(settlement) => {
+            Decision::Settle(settlement) => {
                 if let Settlement::Later { delay } = settlement
                     && self.full.len() < MAX_FULL
                 {
@@ -295,37 +314,10 @@ impl Planner {
         }
     }
 
-    /// Exactly what is missing of the wished window, as far as the inventory allows.
-    fn plan(&self, job: &Job, coverage: &Coverage) -> Result<SavePlan, Settlement> {
-        let Job { trigger, draft, .. } = job;
-        // A wish for a later window must not make the namespace begin there: the rest would never be read.
-        let first = trigger.window_from.map_or(draft.initial, |from| from.min(draft.initial));
-        let origin = coverage.origin.unwrap_or(first);
-        let window = match &trigger.plan {
-            Some(plan) => plan.window,
-            None => wished_window(trigger, draft, coverage, origin)?,
-        };
-        let mut covered = coverage.covered.clone();
-        covered.extend(coverage.value.and_then(|value| Window::new(origin, value)));
-        let gaps = window.minus(&covered);
-        let (Some(first), Some(last)) = (gaps.first(), gaps.last()) else {
-            // Nothing left of a plan in parts: close it with an empty last part.
-            if trigger.plan.is_some() {
-                return Ok(draft.save(trigger, origin, coverage.epoch, window, Vec::new(), true, &self.options));
-            }
-            let remark = format!("everything up to {} is harvested or under way", window.to.to_short_text());
-            return Err(Settlement::Nothing { remark });
-        };
-        let room = self.options.inventory.saturating_sub(coverage.queued) as usize;
-        if room == 0 {
-            return Err(Settlement::Later { delay: self.options.inventory_wait });
-        }
-        let mut windows = gaps.iter().flat_map(|gap| draft.cut.slices(*gap));
-        let (form, generation) = (SliceForm::new(draft.shape.clone()), coverage.epoch.to_string());
-        let slices: Vec<_> = windows.by_ref().take(room).map(|window| form.derive(window, &generation)).collect();
-        let complete = windows.next().is_none();
-        let window = if trigger.plan.is_some() { window } else { Window { from: first.from, to: last.to } };
-        Ok(draft.save(trigger, origin, coverage.epoch, window, slices, complete, &self.options))
+    fn save(&mut self, job: Job, part: Part, wants: &mut Vec<Want>) {
+        let save = job.draft.save(&job.trigger, part, self.options.inventory_wait);
+        wants.push(Want::Tx(Arc::new(save).into()));
+        self.stage = Stage::Saving { job };
     }
 
     fn take(&mut self, now: Ts, wants: &mut Vec<Want>) {
@@ -352,26 +344,6 @@ impl Planner {
         self.stage = Stage::Idle;
         // A due time that has passed was just asked about in vain: it must not make the planner spin.
         self.wake_at = if self.next_fire > now { idle.min(self.next_fire) } else { idle };
-    }
-}
-
-/// The window that the trigger asks for, cut off at `now - safety_lag` (ING-5.5-03).
-fn wished_window(trigger: &TriggerTaken, draft: &Draft, coverage: &Coverage, origin: Ts) -> Result<Window, Settlement> {
-    let barrier = (coverage.now - draft.shape.safety_lag).floor_to(Duration::from_secs(1));
-    let from = trigger.window_from.unwrap_or_else(|| coverage.value.unwrap_or(origin));
-    let to = trigger.window_to.map_or(barrier, |to| to.min(barrier));
-    Window::new(from, to).ok_or_else(|| Settlement::Nothing {
-        remark: format!("nothing between {} and {}", from.to_short_text(), to.to_short_text()),
-    })
-}
-
-/// Where a plan's slices live, from the draft's point of view.
-impl TriggerTaken {
-    fn target(&self, draft: &Draft, window: Window) -> PlanTarget {
-        match &self.plan {
-            Some(open) => PlanTarget::Existing(open.plan),
-            None => PlanTarget::New(draft.new_plan(window)),
-        }
     }
 }
 

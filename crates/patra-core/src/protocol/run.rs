@@ -11,18 +11,24 @@
 //! ```
 
 mod details;
+mod fuse;
+mod order;
 mod page;
 mod place;
 mod reader;
 mod split;
+mod update;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::advance::{self, Advance};
+use crate::bounds::{Bounds, Segment};
+use crate::cursor::Mark;
 use crate::error::{Code, Fault, Level};
 use crate::gate::Decision;
+use crate::health::Advice;
 use crate::id::RunId;
 use crate::paging;
 use crate::record::{Candidate, Stream};
@@ -31,15 +37,18 @@ use crate::rng::Rng;
 use crate::state::TaskStatus;
 use crate::time::Ts;
 use crate::tx::{
-    CommitBatch, Done, EndRun, Failure, Lease, LeaseRef, RecordAdvance, RunEnd, RunStarted, RunStats, StartRun, Tx,
-    TxError,
+    Cause, CommitBatch, Done, EndRun, Failure, Lease, LeaseRef, RecordAdvance, RunEnd, RunStarted, RunStats, StartRun,
+    Tx, TxError,
 };
+use crate::window::Window;
 
 pub use details::Details;
+pub use order::Order;
 pub use page::{Evidence, Page, Refusal};
 pub use reader::Fetch;
 use reader::Reader;
-pub use split::Split;
+pub use split::{Limits, Split};
+pub use update::WANTED_AT_ONCE;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -67,8 +76,13 @@ pub struct Policy {
     pub stream: Arc<Stream>,
     /// Pages name ids only; their content is fetched apart.
     pub details: Option<Details>,
-    /// How a window that is more than one query gives out is cut; `None` when it cannot be.
+    /// How a window that is too much is cut; `None` when it cannot be.
     pub split: Option<Split>,
+    pub limits: Limits,
+    /// The order by update time that the far side declares.
+    pub order: Option<Order>,
+    /// Which mapping makes the records.
+    pub generation: Arc<str>,
 }
 
 #[derive(Clone, Debug)]
@@ -85,6 +99,13 @@ pub enum Want {
     Fetch(Fetch),
     /// Which of these must be fetched? See [`crate::port::Queries::screen`].
     Screen(Arc<Stream>, Vec<Candidate>),
+    /// Which ids are wanted next? See [`crate::port::Queries::wanted`].
+    Wanted {
+        stream: Arc<Stream>,
+        segment: Segment,
+        after: Option<String>,
+        limit: u32,
+    },
     Finished(Ended),
 }
 
@@ -92,13 +113,17 @@ pub enum Want {
 pub enum Got {
     Tx(Result<Done, TxError>),
     Prepared(Result<Arc<Policy>, Fault>),
-    Permit(Decision),
+    /// The gate's answer, and what to do about the far side's state.
+    Permit(Decision, Advice),
     Fetched(Result<Box<Page>, Box<Refusal>>),
     Screened(Result<Vec<Candidate>, TxError>),
+    Wanted(Result<Vec<String>, TxError>),
     /// The lease is gone.
     Lost,
-    /// The process is shutting down: finish what is in flight, give the task back.
-    Stop,
+    /// Finish what is in flight and give the task back: the process is shutting down, or somebody holds the work.
+    Stop {
+        why: &'static str,
+    },
 }
 
 /// How it went.
@@ -107,7 +132,7 @@ pub struct Ended {
     pub outcome: Outcome,
     pub stats: RunStats,
     /// Where the cursor was moved to by this run.
-    pub cursor: Option<Ts>,
+    pub cursor: Option<Mark>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -139,8 +164,12 @@ pub struct Run {
     committing: bool,
     /// How the run is to end once everything read is committed.
     verdict: Option<Verdict>,
-    stopping: bool,
-    cursor: Option<Ts>,
+    stopping: Option<&'static str>,
+    cursor: Option<Mark>,
+    bounds: Bounds,
+    advice: Advice,
+    /// When the reading began.
+    began: Ts,
 }
 
 #[derive(Debug)]
@@ -169,7 +198,12 @@ struct Verdict {
 
 impl Run {
     pub fn new(lease: Lease, options: Options, rng: Rng) -> Run {
+        // What a planner wrote reads back; bounds that do not are found before anything is read, see `on_prepared`.
+        let bounds = Bounds::of_task(&lease.params).unwrap_or_default();
         Run {
+            bounds,
+            advice: Advice::default(),
+            began: Ts::MAX,
             lease,
             options,
             rng,
@@ -181,7 +215,7 @@ impl Run {
             queue: VecDeque::new(),
             committing: false,
             verdict: None,
-            stopping: false,
+            stopping: None,
             cursor: None,
         }
     }
@@ -226,12 +260,13 @@ impl Run {
         }
         match got {
             Got::Lost => self.finish(Outcome::Lost, wants),
-            Got::Stop => self.stop(wants),
+            Got::Stop { why } => self.stop(why, wants),
             Got::Tx(answer) => self.on_store(now, answer, wants),
-            Got::Prepared(prepared) => self.on_prepared(prepared, wants),
-            Got::Permit(decision) => self.on_permit(now, decision, wants),
+            Got::Prepared(prepared) => self.on_prepared(now, prepared, wants),
+            Got::Permit(decision, advice) => self.on_permit(now, decision, advice, wants),
             Got::Fetched(result) => self.on_fetched(now, result, wants),
             Got::Screened(answer) => self.on_screened(now, answer, wants),
+            Got::Wanted(answer) => self.on_wanted(now, answer, wants),
         }
     }
 
@@ -266,6 +301,7 @@ impl Run {
                 self.committing = false;
                 self.queue.clear();
                 self.reader.halt();
+                self.reader.track.give_up();
                 let error = Fault::new(Code::InternalError, Level::L4, error.to_string());
                 self.verdict = Some(Verdict { end: RunEnd::Failed { error }, failure: None });
                 self.proceed(wants);
@@ -275,7 +311,8 @@ impl Run {
                     RunEnd::Split { slices, .. } => Outcome::Split(slices.len()),
                     end => Outcome::Closed(done.task_status, end.error().cloned()),
                 };
-                if done.task_status == TaskStatus::Succeeded {
+                // A done part may lead the cursor on as well as a whole window.
+                if done.task_status == TaskStatus::Succeeded || end.done.is_some() && done.task_status.is_final() {
                     self.advance(outcome, wants);
                 } else {
                     self.finish(outcome, wants);
@@ -302,13 +339,16 @@ impl Run {
         }
     }
 
-    fn on_prepared(&mut self, prepared: Result<Arc<Policy>, Fault>, wants: &mut Vec<Want>) {
+    fn on_prepared(&mut self, now: Ts, prepared: Result<Arc<Policy>, Fault>, wants: &mut Vec<Want>) {
         let Stage::Preparing { resume } = &mut self.stage else { return };
         let resume = resume.take();
-        match prepared {
+        self.began = now;
+        match prepared.and_then(|policy| self.readable(policy)) {
             Ok(policy) => {
                 match resume {
-                    None => self.reader.begin(policy.paging.first(), true),
+                    None => {
+                        self.reader.begin(self.first(&policy), self.bounds.pages.is_none_or(|pages| pages.from == 0));
+                    }
                     Some(Some(next)) => self.reader.begin(next, false),
                     // The slice was read to its end before: only the closing is missing.
                     Some(None) => self.verdict = Some(Verdict { end: RunEnd::Succeeded, failure: None }),
@@ -321,16 +361,35 @@ impl Run {
                 return;
             }
         }
-        if self.stopping && self.verdict.is_none() {
-            self.verdict = Some(give_back());
+        if let (Some(why), None) = (self.stopping, &self.verdict) {
+            self.verdict = Some(give_back(why));
         }
         self.proceed(wants);
     }
 
-    fn stop(&mut self, wants: &mut Vec<Want>) {
-        self.stopping = true;
+    /// A task whose bounds cannot be read, or that has none at all, must not be taken for one that reads everything.
+    fn readable(&self, policy: Arc<Policy>) -> Result<Arc<Policy>, Fault> {
+        let damaged = match Bounds::of_task(&self.lease.params) {
+            Err(error) => Some(error.to_string()),
+            Ok(bounds) if bounds.ids.is_none() && self.lease.window.is_none() => {
+                Some("no window and no ids".to_owned())
+            }
+            Ok(bounds) if bounds.ids.is_some() && policy.details.is_none() => Some("ids without details".to_owned()),
+            Ok(_) => None,
+        };
+        match damaged {
+            None => Ok(policy),
+            Some(why) => {
+                let reason = format!("the bounds of the task are damaged: {why}");
+                Err(Fault::new(Code::InternalError, Level::L4, reason))
+            }
+        }
+    }
+
+    fn stop(&mut self, why: &'static str, wants: &mut Vec<Want>) {
+        self.stopping = Some(why);
         if matches!(self.stage, Stage::Paging(_)) && self.verdict.is_none() {
-            self.verdict = Some(give_back());
+            self.verdict = Some(give_back(why));
             self.reader.halt();
             self.proceed(wants);
         }
@@ -346,6 +405,8 @@ impl Run {
         }
         let uncommitted = self.queue.len() + usize::from(self.committing);
         match &self.verdict {
+            None if self.reader.wants_ids() && uncommitted == 0 => self.ask_for_ids(wants),
+            None if self.reader.wants_ids() => {}
             None if uncommitted <= self.options.lookahead && self.reader.may_ask() => wants.push(Want::Permit),
             Some(_) if uncommitted == 0 => self.close(wants),
             _ => {}
@@ -354,7 +415,12 @@ impl Run {
 
     fn close(&mut self, wants: &mut Vec<Want>) {
         let (Some(run), Some(verdict)) = (self.run, self.verdict.take()) else { return };
+        if let RunEnd::Split { error, .. } = &verdict.end {
+            self.stats.remarks = format!("online-reslice: {}", error.message);
+        }
         let end = Arc::new(EndRun {
+            hold: fuse::hold(&self.lease, &verdict),
+            done: self.done(&verdict),
             lease: LeaseRef::from(&self.lease),
             lineage: self.lease.lineage,
             run,
@@ -367,10 +433,27 @@ impl Run {
         self.send(end.into(), wants);
     }
 
+    /// What of the window is complete although the task is not.
+    fn done(&self, verdict: &Verdict) -> Option<Window> {
+        let Stage::Paging(policy) = &self.stage else { return None };
+        match &verdict.end {
+            RunEnd::Succeeded => None,
+            // A window that is cut as a whole is read again as a whole.
+            RunEnd::Split { slices, .. } => {
+                let (done, rest) = self.parts(policy)?;
+                let from = slices.iter().filter_map(|slice| slice.window).map(|window| window.from).min()?;
+                let to = slices.iter().filter_map(|slice| slice.window).map(|window| window.to).max()?;
+                done.filter(|_| Window { from, to } == rest)
+            }
+            RunEnd::Partial { .. } | RunEnd::Failed { .. } | RunEnd::Requeue { .. } => self.parts(policy)?.0,
+        }
+    }
+
     fn advance(&mut self, outcome: Outcome, wants: &mut Vec<Want>) {
+        let (task, batch_no, late) = (self.lease.task, self.stats.pages_visited, self.stats.late);
         let (advance, step) = Advance::start(RecordAdvance {
             cursor: self.lease.cursor,
-            cause: self.run.map(|run| (self.lease.task, run)),
+            cause: self.run.map(|run| Cause { task, run, batch_no, late }),
             observed_max: self.stats.observed_max,
         });
         self.stage = Stage::Advancing(advance, outcome);
@@ -384,7 +467,7 @@ impl Run {
         self.store = StoreSlot::Free;
         self.reader.halt();
         self.queue.clear();
-        wants.push(Want::Finished(Ended { outcome, stats: self.stats.clone(), cursor: self.cursor }));
+        wants.push(Want::Finished(Ended { outcome, stats: self.stats.clone(), cursor: self.cursor.take() }));
     }
 
     fn send(&mut self, tx: Tx, wants: &mut Vec<Want>) {
@@ -403,9 +486,9 @@ const STORE_RETRY: retry::Policy = retry::Policy {
     jitter_percent: 20,
 };
 
-/// A shutdown: the task goes back untouched by failure.
-fn give_back() -> Verdict {
-    let error = Fault::new(Code::InternalError, Level::L1, "the process was asked to stop");
+/// Asked to stop: the task goes back untouched by failure.
+fn give_back(why: &'static str) -> Verdict {
+    let error = Fault::new(Code::InternalError, Level::L1, why);
     Verdict { end: RunEnd::Requeue { delay: Duration::ZERO, error, counted: false }, failure: None }
 }
 

@@ -5,11 +5,15 @@ use std::time::Duration;
 
 use serde::de::IgnoredAny;
 
+use crate::cron::Cron;
 use crate::registry::{DictType, Row, Table, WHOLE};
+use crate::state::{Operation, UpdateReason};
+use crate::time::Ts;
 
 /// Replaces what the registry holds of a provenance: rows that the manifest no longer has are removed, and with an
-/// endpoint its rows and its schedule. A row whose section is the same stays as it is. Plans that exist are untouched:
-/// they hold their own snapshots.
+/// endpoint its rows and its schedules. A row whose section is the same stays as it is. Plans that exist are untouched:
+/// they hold their own snapshots. Unless nothing changed, all ADVISORY holds that name the provenance end, by
+/// [`Release::BY_MANIFEST`](super::Release::BY_MANIFEST).
 #[derive(Clone, PartialEq, Debug)]
 pub struct ApplyProvenance {
     pub provenance_code: String,
@@ -46,6 +50,9 @@ impl ApplyProvenance {
                 return Some(format!("{place} is no JSON object: {error}"));
             }
         }
+        if let Some(flaw) = self.endpoints.iter().find_map(EndpointRow::flaw) {
+            return Some(flaw);
+        }
         let missing = names.into_iter().find(|name| !seen.contains(&(Table::EndpointDef, *name)));
         match missing {
             Some(name) => Some(format!("{} of `{name}` is missing", Table::EndpointDef.name())),
@@ -68,14 +75,73 @@ pub struct EndpointRow {
     pub endpoint_name: String,
     /// `SEARCH`, `DETAIL` or `METRICS`.
     pub role: String,
-    pub schedule: Option<Schedule>,
+    /// One per operation and reason.
+    pub schedules: Vec<Schedule>,
 }
 
-/// Fire a HARVEST of this endpoint at this interval. A changed interval counts from now; an unchanged one keeps its
-/// next due time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+impl EndpointRow {
+    fn flaw(&self) -> Option<String> {
+        let name = &self.endpoint_name;
+        let mut seen = Vec::new();
+        for Schedule { operation, reason, when } in &self.schedules {
+            if seen.contains(&(operation, reason)) {
+                return Some(format!("`{name}` has two schedules for {operation} with one reason"));
+            }
+            seen.push((operation, reason));
+            let sound = match when {
+                When::Every(every) => !every.is_zero(),
+                When::Cron(pattern) => Cron::parse(pattern).is_ok(),
+            };
+            if !sound {
+                return Some(format!("`{name}` has a schedule without a time: {}", when.to_text()));
+            }
+        }
+        None
+    }
+}
+
+/// Fire an operation of this endpoint by itself, first at [`When::first_after`] now, or [`Ts::NEVER`]. One whose time changed
+/// counts from now; an unchanged one keeps its next due time.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Schedule {
-    pub every: Duration,
+    pub operation: Operation,
+    /// For an UPDATE.
+    pub reason: Option<UpdateReason>,
+    pub when: When,
+}
+
+/// The times of a schedule. Stored as text, see [`When::to_text`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum When {
+    Every(Duration),
+    /// Five fields, UTC, see [`crate::cron`].
+    Cron(String),
+}
+
+impl When {
+    /// The first time after `now`, for a schedule that begins then. `None` for a pattern that never comes.
+    pub fn first_after(&self, now: Ts) -> Option<Ts> {
+        match self {
+            When::Every(every) => Some(now + *every),
+            When::Cron(pattern) => Cron::parse(pattern).ok()?.next_after(now),
+        }
+    }
+
+    /// `every 3600000000` (µs) or `cron 0 3 * * *`.
+    pub fn to_text(&self) -> String {
+        match self {
+            When::Every(every) => format!("every {}", crate::time::micros(*every)),
+            When::Cron(pattern) => format!("cron {pattern}"),
+        }
+    }
+
+    pub fn from_text(text: &str) -> Option<When> {
+        match text.split_once(' ')? {
+            ("every", micros) => Some(When::Every(Duration::from_micros(micros.parse().ok()?))),
+            ("cron", pattern) => Some(When::Cron(pattern.to_owned())),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

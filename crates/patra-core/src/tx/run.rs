@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::control::Hold;
 use super::plan::NewSlice;
+use super::refresh::Checked;
 use super::task::{LeaseRef, Lineage};
 use crate::error::Fault;
 use crate::id::{BatchId, RunId};
@@ -13,6 +16,7 @@ use crate::paging::Position;
 use crate::record::{Marked, Record, Rejected, Stream};
 use crate::state::TaskStatus;
 use crate::time::Ts;
+use crate::window::Window;
 
 /// Opens the run of a leased task.
 ///
@@ -32,7 +36,8 @@ pub enum RunStarted {
 }
 
 /// The last batch of the unbroken SUCCEEDED sequence over all runs of the task (C-36): the highest batch of the latest
-/// run that committed any. Stored in the new run's `checkpoint` as `resumedFrom`.
+/// run that committed any; for a task that drives another one again and has committed nothing, what that one would resume
+/// from. Only what is in the ledger counts. Stored in the new run's `checkpoint` as `resumedFrom`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Resume {
     pub run: RunId,
@@ -45,7 +50,14 @@ pub struct Resume {
 ///
 /// `Fenced` unless the task is EXECUTING under this fence. When `(run, batch_no)` is SUCCEEDED already, nothing is
 /// written and the old numbers are answered with `replayed` ("read old, do not rewrite"). Records are inserted, or
-/// replace the stored one when their version is greater, or are skipped. With `progress` the task's attempts go to 0.
+/// replace the stored one when their version is greater, or are skipped; with `refresh` an equal version replaces too when
+/// the generation or the content differs (C-62). What is inserted or replaced takes `generation` and `refresh_checked_at` =
+/// now. With `progress` the task's attempts go to 0.
+///
+/// A rejected record with a key gets an OPEN signal, unless there is one, and is SIGNALLED in the quarantine; without a key
+/// it is OPEN there. After that, a record that is inserted or replaces resolves the OPEN signal for its key, if the
+/// quarantine made it, and the SIGNALLED rows for its key. `checked` is applied last, see [`Checked`]. Signals and quarantine
+/// rows are found by the stream's project, provenance and endpoint, and the key.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CommitBatch {
     pub lease: LeaseRef,
@@ -71,14 +83,33 @@ pub struct CommitBatch {
     /// The slice has come further. A page that leads back to itself has not: if it counted, a task whose details cannot be
     /// had would be tried for ever.
     pub progress: bool,
-    /// `inserted` and `updated` are 0 here, `skipped` holds what was dropped before the commit; the store adds its part.
+    /// Records that an UPDATE looked at, sorted by key, one each.
+    pub checked: Vec<Checked>,
+    /// Which mapping made the records.
+    pub generation: Arc<str>,
+    pub refresh: bool,
+    /// The answer, to be kept for replays.
+    pub raw: Option<Raw>,
+    /// `inserted`, `updated` and `late` are 0 here, `skipped` holds what was dropped before the commit; the store adds its part.
     pub stats: BatchStats,
     /// JSON, redacted.
     pub request_digest: String,
     pub response_digest: String,
 }
 
-/// `ing_task_run_batch.stats` (ING-14.3-03).
+/// An answer of the far side as it came, for `ing_raw`: one per batch. Kept until now + `keep`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Raw {
+    pub status: u16,
+    /// JSON array of `[name, value]`, redacted.
+    pub headers: String,
+    /// Compressed; whoever writes it reads it.
+    pub body: Bytes,
+    pub keep: Duration,
+}
+
+/// `ing_task_run_batch.stats` (ING-14.3-03). Later fields are left out when they say nothing, and may be missing in rows of
+/// older programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BatchStats {
@@ -93,6 +124,43 @@ pub struct BatchStats {
     pub throttled_count: u32,
     pub has_next: bool,
     pub http: HttpStats,
+    /// Of the inserted and updated of a HARVEST: those whose update time lay below the cursor's value when they were
+    /// committed (G-13).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub late: u32,
+    #[serde(default, skip_serializing_if = "SelfHealing::is_none")]
+    pub self_healing: SelfHealing,
+}
+
+/// What was done about a far side in trouble while this batch was read (ING-12.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SelfHealing {
+    /// Fewer requests a second.
+    pub qps_downshift: bool,
+    /// Smaller pages.
+    pub page_size_shrink: bool,
+    /// Fewer tasks at once.
+    pub concurrency_down: bool,
+    /// It waited for an open circuit.
+    pub circuit_open: bool,
+}
+
+impl SelfHealing {
+    pub fn is_none(&self) -> bool {
+        *self == SelfHealing::default()
+    }
+
+    pub fn add(&mut self, other: SelfHealing) {
+        self.qps_downshift |= other.qps_downshift;
+        self.page_size_shrink |= other.page_size_shrink;
+        self.concurrency_down |= other.concurrency_down;
+        self.circuit_open |= other.circuit_open;
+    }
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -111,6 +179,10 @@ pub struct BatchCommitted {
 
 /// Closes a run. `Fenced` unless the task is EXECUTING under this fence; a run that is closed already under this fence
 /// answers the task's present status again.
+///
+/// The task's `items` rise by `stats.ret_count`, its done part becomes `done` when that is set, and `hold` is set as
+/// [`Hold`](super::Hold) would. A task that succeeds ends the ADVISORY hold on exactly its partition, by
+/// [`Release::BY_SUCCESS`](super::Release::BY_SUCCESS). The raw answer of a failure that is left out is left out too.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EndRun {
     pub lease: LeaseRef,
@@ -120,6 +192,10 @@ pub struct EndRun {
     pub stats: RunStats,
     /// The batch that could not be completed, for the ledger: a FAILED row.
     pub failure: Option<Failure>,
+    /// The part of the window that is complete although the task is not; set only where records are known to come in order.
+    pub done: Option<Window>,
+    /// The fuse, or the advisory pause.
+    pub hold: Option<Hold>,
     /// A counted requeue at or above this many attempts fails the task.
     pub max_attempts: u32,
 }
@@ -131,9 +207,9 @@ pub enum RunEnd {
     Succeeded,
     /// Run and task PARTIAL: a cap or a budget stopped the reading while there was more.
     Partial { error: Fault },
-    /// The window is more than one query gives out: run, task and slice become PARTIAL, and these slices, which together
-    /// are its window, take its place: each is inserted unless `(plan, signature)` exists, with its task unless the key
-    /// exists, QUEUED now, with plan, trigger, cursor, credential and priority of this one (C-26, G-26).
+    /// Run, task and slice become PARTIAL and the task is marked as replaced: these slices, which together with the done part
+    /// are its window, take its place. Each is inserted unless `(plan, signature)` exists, with its task unless the key
+    /// exists, QUEUED now, with plan, trigger, cursor, credential, priority and C_max of this one (C-26, G-26).
     Split { error: Fault, slices: Vec<NewSlice> },
     /// Run and task FAILED.
     Failed { error: Fault },
@@ -154,6 +230,7 @@ pub struct Failure {
     pub stats: BatchStats,
     pub request_digest: String,
     pub response_digest: String,
+    pub raw: Option<Raw>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -193,6 +270,18 @@ pub struct RunStats {
     /// Largest update time seen, for the cursor event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_max: Option<Ts>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub late: u32,
+    /// The rate was lowered while it ran.
+    #[serde(default)]
+    pub rate_adjusted: bool,
+    #[serde(default, rename = "circuit_open", skip_serializing_if = "std::ops::Not::not")]
+    pub circuit_open: bool,
+    #[serde(default, skip_serializing_if = "SelfHealing::is_none")]
+    pub self_healing: SelfHealing,
+    /// What else is worth a word, such as why the window was cut.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub remarks: String,
 }
 
 impl RunStats {
@@ -209,6 +298,14 @@ impl RunStats {
         self.avg_latency_ms = ((before + u64::from(batch.latency_ms)) / u64::from(self.pages_visited)) as u32;
         self.max_latency_ms = self.max_latency_ms.max(batch.latency_ms);
         self.has_next_last = batch.has_next;
+        self.late += batch.late;
+        self.heal(batch.self_healing);
+    }
+
+    pub fn heal(&mut self, healing: SelfHealing) {
+        self.self_healing.add(healing);
+        self.rate_adjusted |= healing.qps_downshift;
+        self.circuit_open |= healing.circuit_open;
     }
 }
 

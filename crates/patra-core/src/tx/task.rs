@@ -7,14 +7,27 @@ use crate::state::Operation;
 use crate::time::Ts;
 use crate::window::Window;
 
-/// Leases up to `limit` tasks that are QUEUED, whose `scheduled_at` has come and whose plan is consumable, by
-/// `priority, scheduled_at, id`. Each becomes DISPATCHED under `owner` until now + `lease`; its fence and its attempts
-/// rise by one. The attempt is counted here, not when it fails, so that a task which kills its process is counted too.
+use super::plan::Inventory;
+
+/// Leases up to `limit` tasks. Each becomes DISPATCHED under `owner` until now + `lease`; its fence and its attempts rise by
+/// one. The attempt is counted here, not when it fails, so that a task which kills its process is counted too.
+///
+/// A task may be leased when it is QUEUED, its `scheduled_at` has come, no PAUSE or BREAK holds it (see
+/// [`Hold`](super::Hold)) and its partition (provenance, endpoint, operation) has room. Its turn says so: how many tasks of
+/// the partition are DISPATCHED or EXECUTING, whoever holds them, plus how many of those that could be leased too stand
+/// before it, by `priority, scheduled_at, id`. The turn must be less than its own `c_max`, and less than the partition's entry
+/// in `caps` where there is one.
+///
+/// The order is `priority`; then the turn, so that no partition waits for another (ING-9.7-01); then `scheduled_at, id`. With
+/// `upside_down` the priorities go the other way round, all else equal: the share of the last (G-21).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Claim {
     pub owner: String,
     pub limit: u32,
     pub lease: Duration,
+    /// Partitions that take less now than they may.
+    pub caps: Vec<(Inventory, u32)>,
+    pub upside_down: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,8 +52,9 @@ pub struct Lease {
     pub endpoint_name: String,
     pub operation: Operation,
     pub expr_hash: String,
-    pub window: Window,
-    /// Normalised execution parameters, JSON.
+    /// `None` for a segment of ids.
+    pub window: Option<Window>,
+    /// Normalised execution parameters, JSON; page ranges and segments stand there.
     pub params: String,
     /// The credential that the task was planned with (G-15).
     pub credential: Option<CredentialId>,
@@ -80,6 +94,8 @@ pub struct Renew {
 pub struct Renewed {
     /// The ones that were extended, sorted by task. What is missing is lost.
     pub held: Vec<LeaseRef>,
+    /// Those of them that a PAUSE or BREAK holds now: to be given back at the next batch border.
+    pub paused: Vec<LeaseRef>,
     pub now: Ts,
 }
 

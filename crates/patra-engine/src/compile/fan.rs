@@ -349,6 +349,8 @@ mod tests {
             provenance_code: "far".into(),
             endpoint_name: "list".into(),
             operation: Operation::Harvest,
+            reason: None,
+            activity: None,
             window_from: None,
             window_to: None,
             priority: 0,

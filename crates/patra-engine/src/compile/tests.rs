@@ -5,7 +5,7 @@ use patra_core::port::CommandsExt;
 use patra_core::protocol::planner::Fan;
 use patra_core::state::TriggerType;
 use patra_core::tx::{
-    Claim, Lease, LeaseRef, MAX_CHILDREN, NewSlice, OpenPlan, ReadCoverage, RunStarted, SavePlan, StartRun,
+    Claim, Lease, LeaseRef, MAX_CHILDREN, NewSlice, OpenPlan, ReadCoverage, Rest, RunStarted, SavePlan, StartRun,
 };
 use patra_core::{Fence, InstanceId, PlanId, Ts, Window};
 use patra_testkit::ManualClock;
@@ -56,6 +56,8 @@ fn trigger(endpoint: &str) -> TriggerTaken {
         provenance_code: make::PROVENANCE.into(),
         endpoint_name: endpoint.into(),
         operation: Operation::Harvest,
+        reason: None,
+        activity: None,
         window_from: None,
         window_to: None,
         priority: 0,
@@ -129,7 +131,7 @@ async fn parents(store: &SharedMem, task_params: &str, records: &[(&str, &str)])
     let slices =
         plan.slices.iter().map(|slice| NewSlice { task_params: task_params.clone(), ..slice.clone() }).collect();
     store.run(Arc::new(SavePlan { slices, ..plan })).await.unwrap();
-    let claim = Claim { owner: "worker".into(), limit: 1, lease: make::LONG };
+    let claim = Claim { owner: "worker".into(), limit: 1, lease: make::LONG, caps: Vec::new(), upside_down: false };
     let lease: Lease = store.run(claim).await.unwrap().leases.pop().unwrap();
     let RunStarted::Go { run, .. } = store.run(StartRun { lease: LeaseRef::from(&lease) }).await.unwrap() else {
         panic!("a run")
@@ -354,7 +356,7 @@ async fn a_plan_that_is_open_keeps_its_snapshot_and_its_params() {
     store.lock().snapshots.insert(hash.clone(), draft.snapshot_body.clone());
     apply(&store, &endpoint.replace("/${ params.year }", "/new/${ params.year }")).await;
     let window = Window { from: Ts::from_secs(0), to: Ts::from_secs(9) };
-    let open = Some(OpenPlan { plan: PlanId(1), snapshot_hash: hash.clone(), window });
+    let open = Some(OpenPlan { plan: PlanId(1), snapshot_hash: hash.clone(), rest: Rest::Time(window) });
     let again = plan(&store, &TriggerTaken { plan: open, ..given(&[("year", "1")]) }).await;
     assert_eq!((again.shape, again.cursor), (draft.shape, draft.cursor));
     assert_ne!(plan(&store, &given(&[("year", "1")])).await.shape.snapshot_hash, hash);

@@ -10,7 +10,7 @@ use patra_core::registry::WHOLE;
 use patra_core::seal;
 use patra_core::secret::{Secret, Secrets};
 use patra_core::state::{AuthType, CredentialStatus};
-use patra_core::tx::{RevokeCredential, SaveCredential, TxError, Versions};
+use patra_core::tx::{Release, RevokeCredential, SaveCredential, Subject, TxError, Versions, Which};
 use patra_core::vault::Vault;
 
 /// Why a credential was not written. Shows no secret.
@@ -81,6 +81,11 @@ pub async fn rotate(
     let saved = save(store, vault, binding.clone(), version, last.auth_type, last.priority, &secrets).await?;
     if revoke_old {
         store.run(RevokeCredential { binding, versions: Versions::Before(version) }).await?;
+    }
+    // Whoever puts in another one has looked: what the old one stopped goes on with this one (C-59).
+    for old in &known {
+        let which = Which::On(Subject { credential: Some(old.id), ..Subject::default() });
+        store.run(Release { which, by: format!("rotation of {}", named.alias) }).await?;
     }
     Ok(saved)
 }

@@ -16,10 +16,16 @@ use crate::shared::Shared;
 
 /// Further requests of an exchange pass the gate under the key of their endpoint.
 #[derive(Debug)]
-struct Pass {
+pub(crate) struct Pass {
     gate: Arc<Gate>,
     key: Key,
     rate: Rate,
+}
+
+impl Pass {
+    pub(crate) fn new(gate: Arc<Gate>, key: Key, rate: Rate) -> Pass {
+        Pass { gate, key, rate }
+    }
 }
 
 impl Permits for Pass {
@@ -39,7 +45,7 @@ impl Shared {
         let authoriser = Arc::clone(spec.pager.authoriser(exchange));
         let (provenance, endpoint) = (&spec.snapshot.provenance_code, &spec.snapshot.endpoint_code);
         let key = (provenance.clone(), endpoint.clone());
-        let permits = Arc::new(Pass { gate: Arc::clone(&self.gate), key, rate: spec.rate });
+        let permits = Arc::new(Pass::new(Arc::clone(&self.gate), key, spec.rate));
         let errand = Errand { authoriser, pinned, request: exchange.request.clone(), permits };
         let sent = self.credentials.send(&errand).await?;
         if let Some(id) = sent.credential {

@@ -2,7 +2,7 @@
 
 use patra_core::state::Operation;
 use patra_spec::manifest::Endpoint;
-use patra_spec::{Manifest, Problem, Role};
+use patra_spec::{Manifest, Overrides, Problem, Role};
 
 /// A manifest that may be applied.
 #[derive(Clone, Debug)]
@@ -18,10 +18,15 @@ pub fn check(file: &str, text: &str) -> Result<Checked, Vec<Problem>> {
     let (mut warnings, mut problems) = (Vec::new(), Vec::<Problem>::new());
     for (name, endpoint) in &manifest.endpoints {
         let operation = meant_for(&manifest, endpoint);
-        match patra_spec::compile(&manifest, name, operation) {
+        let compiled = match operation {
+            Some(operation) => patra_spec::compile(&manifest, name, operation),
+            // Asked for by others, or by nobody: it must be sound, and that is all.
+            None => patra_spec::inspect(&manifest, name, Operation::Update, &Overrides::default()),
+        };
+        match compiled {
             Ok(compiled) => {
                 let searched = endpoint.role.unwrap_or_default() == Role::Search;
-                if operation == Operation::Update && searched {
+                if operation != Some(Operation::Harvest) && searched {
                     warnings.push(format!("endpoints.{name}: no window: it cannot be harvested"));
                 }
                 warnings.extend(compiled.warnings.iter().map(|warning| format!("endpoints.{name}: {warning}")));
@@ -40,7 +45,14 @@ pub fn check(file: &str, text: &str) -> Result<Checked, Vec<Problem>> {
 }
 
 /// The operation that asks most of an endpoint and that it must be fit for. One that cuts time is there to be harvested.
-fn meant_for(manifest: &Manifest, endpoint: &Endpoint) -> Operation {
-    let windowed = endpoint.window.is_some() || manifest.defaults.window.is_some() || endpoint.schedule.is_some();
-    if windowed && endpoint.role != Some(Role::Detail) { Operation::Harvest } else { Operation::Update }
+/// `None` for one that no operation reads by itself.
+fn meant_for(manifest: &Manifest, endpoint: &Endpoint) -> Option<Operation> {
+    let harvests = endpoint.schedule.as_ref().is_some_and(|when| when.every.is_some() || when.cron.is_some());
+    let windowed = endpoint.window.is_some() || manifest.defaults.window.is_some() || harvests;
+    let updated = endpoint.update.is_some() || endpoint.two_phase.is_some();
+    match endpoint.role {
+        Some(Role::Detail) => None,
+        _ if windowed => Some(Operation::Harvest),
+        _ => updated.then_some(Operation::Update),
+    }
 }

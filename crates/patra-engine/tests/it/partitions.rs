@@ -106,6 +106,8 @@ impl World {
             provenance_code: "far".into(),
             endpoint_name: endpoint.into(),
             operation: Operation::Harvest,
+            reason: None,
+            activity: None,
             window_from: None,
             window_to: Some(END),
             priority: 0,
@@ -141,7 +143,8 @@ fn all_posts() -> BTreeSet<String> {
 /// Where the cursors of the users stand.
 fn cursors(world: &World) -> Vec<Option<Ts>> {
     let store = world.store.lock();
-    store.cursors.iter().filter(|cursor| cursor.name.endpoint_name == "posts").map(|cursor| cursor.value).collect()
+    let posts = store.cursors.iter().filter(|cursor| cursor.name.endpoint_name == "posts");
+    posts.map(|cursor| cursor.value.as_ref()?.instant()).collect()
 }
 
 // covers: ING-15-08

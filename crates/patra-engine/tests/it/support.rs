@@ -7,17 +7,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
-use patra_core::Ts;
 use patra_core::credential::Credential;
 use patra_core::port::credential::Ask;
-use patra_core::port::query::{Filter, Key, Progress, Registered, Row, View};
+use patra_core::port::query::{
+    Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
+};
 use patra_core::port::transport::{Error, Request, Response};
 use patra_core::port::{Boxed, Clock, Commands, CommandsExt, Credentials, Queries, Store, Transport};
 use patra_core::record::{Candidate, Stream};
 use patra_core::registry::DictType;
 use patra_core::rng::Rng;
 use patra_core::state::{Operation, TriggerType};
-use patra_core::tx::{Done, Fire, Tx, TxError};
+use patra_core::tx::{Done, Fire, IdRange, Tx, TxError, Wanted};
+use patra_core::{PlanId, RunId, Ts};
 use patra_engine::{Engine, Options, Ports, Role};
 use patra_testkit::memory::SharedMem;
 
@@ -107,6 +109,8 @@ impl World {
             provenance_code: "far".into(),
             endpoint_name: "records".into(),
             operation: Operation::Harvest,
+            reason: None,
+            activity: None,
             window_from: None,
             window_to: Some(END),
             priority: 0,
@@ -135,7 +139,7 @@ impl World {
     }
 
     pub(crate) fn cursor(&self) -> Option<Ts> {
-        self.store.lock().cursors.first().and_then(|cursor| cursor.value)
+        self.store.lock().cursors.first().and_then(|cursor| cursor.value.as_ref()?.instant())
     }
 }
 
@@ -265,6 +269,28 @@ impl Queries for Flaky {
     }
     fn screen(&self, stream: &Stream, candidates: &[Candidate]) -> Boxed<'_, Result<Vec<Candidate>, TxError>> {
         self.store.screen(stream, candidates)
+    }
+    fn wanted(
+        &self,
+        stream: &Stream,
+        wanted: &Wanted,
+        range: &IdRange,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Boxed<'_, Result<Vec<String>, TxError>> {
+        self.store.wanted(stream, wanted, range, after, limit)
+    }
+    fn stored(&self, stream: &Stream, keys: &[String]) -> Boxed<'_, Result<Vec<StoredVersion>, TxError>> {
+        self.store.stored(stream, keys)
+    }
+    fn evidence(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<Evidence>, TxError>> {
+        self.store.evidence(run, batch_no)
+    }
+    fn raw(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<RawKept>, TxError>> {
+        self.store.raw(run, batch_no)
+    }
+    fn lineage(&self, plan: PlanId) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
+        self.store.lineage(plan)
     }
     fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {
         self.store.progress(public_id)

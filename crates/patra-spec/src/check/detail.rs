@@ -1,14 +1,16 @@
-//! Reading in two phases: both endpoints are there and fit together (ING-3.3-11, ING-4.17-04).
+//! Details by id, for two phases and for UPDATE: both endpoints are there and fit together (ING-3.3-11, ING-4.17-04).
 
 use serde_json::Value;
 
 use super::Check;
 use crate::expr;
-use crate::manifest::{Endpoint, TwoPhase};
+use crate::iso::Iso;
+use crate::manifest::{Endpoint, TwoPhase, Update};
 use crate::suggest::suggest;
 use crate::words::Role;
 
 const MAX_ID_BATCH: u32 = 10_000;
+const MAX_SEGMENT: u32 = 100_000;
 
 /// Whether the requests of a detail endpoint ask for one record.
 pub(crate) fn takes_one_id(detail: &Endpoint) -> bool {
@@ -20,6 +22,9 @@ impl Check<'_> {
         self.batching(path, endpoint);
         if let Some(two_phase) = &endpoint.two_phase {
             self.two_phase(path, endpoint, two_phase);
+        }
+        if let Some(update) = &endpoint.update {
+            self.update(path, endpoint, update);
         }
     }
 
@@ -43,7 +48,7 @@ impl Check<'_> {
         }
         let Some(most) = batching.max_records_per_request else { return };
         let page_size = endpoint.pagination.as_ref().and_then(|paging| paging.page_size);
-        let ids = batching.id_batch_size.or_else(|| endpoint.two_phase.is_some().then_some(size));
+        let ids = batching.id_batch_size.or_else(|| endpoint.details().next().is_some().then_some(size));
         for (setting, value) in [("pagination.page_size", page_size), ("batching.id_batch_size", ids)] {
             if let Some(value) = value
                 && value > most
@@ -57,15 +62,48 @@ impl Check<'_> {
     fn two_phase(&mut self, endpoint_path: &str, endpoint: &Endpoint, two_phase: &TwoPhase) {
         let path = &format!("{endpoint_path}.two_phase");
         self.selector(&format!("{path}.version_path"), two_phase.version_path.as_deref());
-        let role = endpoint.role.unwrap_or_default();
-        if role != Role::Search {
-            let message = format!("a {} endpoint has no details of its own", role.as_str().to_lowercase());
-            self.report_with(path, message, "`two_phase` belongs to a search endpoint");
-        }
+        self.is_search(path, endpoint, "two_phase");
         let Some(name) = &two_phase.detail else {
             let hint = "the endpoint that gives the records, for example detail: work";
             return self.report_with(&format!("{path}.detail"), "`detail` is missing", hint);
         };
+        self.fits(path, endpoint_path, endpoint, name);
+    }
+
+    fn update(&mut self, endpoint_path: &str, endpoint: &Endpoint, update: &Update) {
+        let path = &format!("{endpoint_path}.update");
+        self.is_search(path, endpoint, "update");
+        if update.stale_after.is_some_and(|after| after < Iso::secs(1)) {
+            self.report(&format!("{path}.stale_after"), "expected at least PT1S");
+        }
+        if update.segment_size.is_some_and(|size| size == 0 || size > MAX_SEGMENT) {
+            self.report(&format!("{path}.segment_size"), format!("expected 1 to {MAX_SEGMENT} records"));
+        }
+        match (&update.detail, &endpoint.two_phase) {
+            (Some(name), _) => self.fits(path, endpoint_path, endpoint, name),
+            (None, None) => self.needs_detail(&format!("{path}.detail")),
+            // Looked at with `two_phase`.
+            (None, Some(_)) => {}
+        }
+    }
+
+    /// UPDATE knows ids and nothing else.
+    pub(super) fn needs_detail(&mut self, path: &str) {
+        let message = "UPDATE fetches stored records by their ids, and no endpoint is named that gives records by id";
+        let hint = "add an endpoint with `role: detail` whose requests send `ids` or `id`, and name it: update: { detail: NAME }";
+        self.report_with(path, message, hint);
+    }
+
+    fn is_search(&mut self, path: &str, endpoint: &Endpoint, key: &str) {
+        let role = endpoint.role.unwrap_or_default();
+        if role != Role::Search {
+            let message = format!("a {} endpoint has no details of its own", role.as_str().to_lowercase());
+            self.report_with(path, message, format!("`{key}` belongs to a search endpoint"));
+        }
+    }
+
+    /// Whether the endpoint that a section names for details can give them.
+    fn fits(&mut self, path: &str, endpoint_path: &str, endpoint: &Endpoint, name: &str) {
         let Some(detail) = self.manifest.endpoints.get(name) else {
             let names: Vec<_> = self.manifest.endpoints.keys().map(String::as_str).collect();
             let message = format!("there is no endpoint `{name}`");
@@ -77,7 +115,9 @@ impl Check<'_> {
             return self.report_with(&format!("{path}.detail"), message, format!("give `{name}` a `role: detail`"));
         }
         self.linked(path, name, detail);
-        if takes_one_id(detail) && endpoint.batching.id_batch_size.is_some_and(|size| size > 1) {
+        // Where both are named, each gets batches of its own size.
+        let other = endpoint.details().any(|other| other != name);
+        if takes_one_id(detail) && !other && endpoint.batching.id_batch_size.is_some_and(|size| size > 1) {
             let hint = "remove id_batch_size, or send `${ ids | join(',') }` there";
             let message = format!("`{name}` asks for one `id` at a time");
             self.report_with(&format!("{endpoint_path}.batching.id_batch_size"), message, hint);
@@ -102,6 +142,7 @@ impl Check<'_> {
         for (key, there) in [
             ("pagination", detail.pagination.is_some()),
             ("two_phase", detail.two_phase.is_some()),
+            ("update", detail.update.is_some()),
             ("partitions", !detail.partitions.is_empty()),
         ] {
             if there {

@@ -1,16 +1,78 @@
-//! How patiently and how fast the far side may be asked (ING-4.17-06).
+//! How patiently, how fast and how much the far side may be asked (ING-4.17-06, ING-12.2-08).
+
+use std::time::Duration;
 
 use super::Check;
+use super::paging::MAX_PAGE_SIZE;
 use super::request::is_header_name;
-use crate::manifest::{HeaderAdaptive, RateLimit, Retry};
+use crate::iso::Iso;
+use crate::manifest::{Endpoint, HeaderAdaptive, Health, Limits, RateLimit, Raw, Retry};
 
 pub(super) const MAX_ATTEMPTS: u32 = 20;
 pub(super) const MAX_RATE: f64 = 10_000.0;
+pub(super) const MAX_CONCURRENCY: u32 = 64;
 const MAX_WARMUP_SEC: u32 = 86_400;
 const MAX_CODES: usize = 64;
+/// Bodies that are gone before anybody could replay them are not worth keeping.
+const MIN_KEEP: Iso = Iso::secs(3_600);
+const SECOND: Iso = Iso::secs(1);
 
 impl Check<'_> {
-    pub(super) fn retry(&mut self, path: &str, retry: &Retry) {
+    /// All that an endpoint, or the defaults, say about it.
+    pub(super) fn pace(&mut self, path: &str, endpoint: &Endpoint) {
+        self.retry(&format!("{path}.retry"), &endpoint.retry);
+        self.rate_limit(&format!("{path}.rate_limit"), &endpoint.rate_limit);
+        self.limits(&format!("{path}.limits"), &endpoint.limits);
+        self.health(&format!("{path}.health"), &endpoint.health);
+        let Raw { keep } = endpoint.raw;
+        self.at_least(&format!("{path}.raw.keep"), keep, MIN_KEEP);
+    }
+
+    fn limits(&mut self, path: &str, limits: &Limits) {
+        if limits.concurrency.is_some_and(|tasks| tasks == 0 || tasks > MAX_CONCURRENCY) {
+            self.report(&format!("{path}.concurrency"), format!("expected 1 to {MAX_CONCURRENCY} tasks"));
+        }
+        for (key, value) in
+            [("inventory", limits.inventory), ("page_depth", limits.page_depth), ("max_requests", limits.max_requests)]
+        {
+            self.some_at_all(&format!("{path}.{key}"), value.map(u64::from));
+        }
+        self.at_least(&format!("{path}.max_duration"), limits.max_duration, SECOND);
+        self.ratio(&format!("{path}.error_ratio"), limits.error_ratio);
+    }
+
+    fn health(&mut self, path: &str, health: &Health) {
+        self.ratio(&format!("{path}.throttle_ratio"), health.throttle_ratio);
+        self.ratio(&format!("{path}.rate_floor"), health.rate_floor);
+        self.at_least(&format!("{path}.throttle_window"), health.throttle_window, SECOND);
+        self.at_least(&format!("{path}.slow_batch"), health.slow_batch, Iso(Duration::from_millis(1)));
+        self.at_least(&format!("{path}.circuit_open"), health.circuit_open, SECOND);
+        self.some_at_all(&format!("{path}.circuit_after"), health.circuit_after.map(u64::from));
+        self.some_at_all(&format!("{path}.large_response_bytes"), health.large_response_bytes);
+        if health.min_page_size.is_some_and(|size| size == 0 || size > MAX_PAGE_SIZE) {
+            self.report(&format!("{path}.min_page_size"), format!("expected 1 to {MAX_PAGE_SIZE} items"));
+        }
+    }
+
+    fn ratio(&mut self, path: &str, ratio: Option<f64>) {
+        if ratio.is_some_and(|ratio| ratio <= 0.0 || ratio > 1.0) {
+            self.report_with(path, "expected more than 0 and at most 1", "a share: 0.05 is 5 %");
+        }
+    }
+
+    fn at_least(&mut self, path: &str, span: Option<Iso>, least: Iso) {
+        if span.is_some_and(|span| span < least) {
+            self.report(path, format!("expected at least {least}"));
+        }
+    }
+
+    fn some_at_all(&mut self, path: &str, count: Option<u64>) {
+        if count == Some(0) {
+            self.report(path, "expected at least 1");
+        }
+    }
+
+    fn retry(&mut self, path: &str, retry: &Retry) {
         if retry.max_attempts.is_some_and(|attempts| attempts == 0 || attempts > MAX_ATTEMPTS) {
             self.report(&format!("{path}.max_attempts"), format!("expected 1 to {MAX_ATTEMPTS} attempts"));
         }
@@ -36,18 +98,14 @@ impl Check<'_> {
         }
     }
 
-    pub(super) fn rate_limit(&mut self, path: &str, rate: &RateLimit) {
+    fn rate_limit(&mut self, path: &str, rate: &RateLimit) {
         if rate.refill_rate_per_sec.is_some_and(|rate| rate <= 0.0 || rate > MAX_RATE) {
             let message = format!("expected more than 0 and at most {MAX_RATE} requests per second");
             self.report(&format!("{path}.refill_rate_per_sec"), message);
         }
-        if rate.burst == Some(0) {
-            self.report(&format!("{path}.burst"), "expected at least 1");
-        }
+        self.some_at_all(&format!("{path}.burst"), rate.burst.map(u64::from));
         for (key, quota) in [("quota_daily", rate.quota_daily), ("quota_hourly", rate.quota_hourly)] {
-            if quota == Some(0) {
-                self.report(&format!("{path}.{key}"), "expected at least 1");
-            }
+            self.some_at_all(&format!("{path}.{key}"), quota);
         }
         if let (Some(daily), Some(hourly)) = (rate.quota_daily, rate.quota_hourly)
             && hourly > daily

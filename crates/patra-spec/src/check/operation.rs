@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use patra_core::cron::Cron;
 use patra_core::state::Operation;
 
 use super::Check;
-use super::limits::{MAX_ATTEMPTS, MAX_RATE};
+use super::limits::{MAX_ATTEMPTS, MAX_CONCURRENCY, MAX_RATE};
 use super::request::{MAX_BODY, MAX_TIMEOUT};
 use super::window::filters;
 use crate::iso::Iso;
-use crate::manifest::{Endpoint, Schedule};
+use crate::manifest::Endpoint;
 use crate::snapshot::Snapshot;
 use crate::words::Role;
 
@@ -20,19 +21,27 @@ const NEAR: u64 = 80;
 
 impl Check<'_> {
     pub(crate) fn operation(&mut self, name: &str, endpoint: &Endpoint, operation: Operation) {
-        let detail = self.linked_detail(endpoint);
-        // It comes along in the snapshot, so it must be sound too.
-        if let Some((name, detail)) = detail {
-            self.endpoint(name, detail);
-        }
-        if operation == Operation::Update {
-            return;
-        }
+        let detail = self.linked_detail(endpoint, operation);
         let path = format!("endpoints.{name}");
         if endpoint.role == Some(Role::Detail) {
-            let message = format!("{operation} reads windows, and a detail endpoint is asked for ids");
-            let hint = "read the search endpoint that names it in `two_phase.detail`";
+            let (does, hint) = match operation {
+                Operation::Update => {
+                    let hint = "update the search endpoint that names it in `update.detail` or `two_phase.detail`";
+                    ("looks after the records of a search", hint)
+                }
+                Operation::Harvest | Operation::Backfill => {
+                    ("reads windows", "read the search endpoint that names it in `two_phase.detail`")
+                }
+            };
+            let message = format!("{operation} {does}, and a detail endpoint is asked for ids");
             return self.report_with(&format!("{path}.role"), message, hint);
+        }
+        if operation == Operation::Update {
+            // Neither window nor watermark: the ids come from what is stored (C-51).
+            if endpoint.detail_for(operation).is_none() {
+                self.needs_detail(&format!("{path}.update.detail"));
+            }
+            return;
         }
         // Records come from the detail endpoint where there is one, and their times with them.
         let (source, records) = detail.unwrap_or((name, endpoint));
@@ -60,11 +69,11 @@ impl Check<'_> {
         }
     }
 
-    fn linked_detail<'a>(&self, endpoint: &Endpoint) -> Option<(&'a str, &'a Endpoint)>
+    fn linked_detail<'a>(&self, endpoint: &Endpoint, operation: Operation) -> Option<(&'a str, &'a Endpoint)>
     where
         Self: 'a,
     {
-        let name = endpoint.two_phase.as_ref()?.detail.as_ref()?;
+        let name = endpoint.detail_for(operation)?;
         let (name, detail) = self.manifest.endpoints.get_key_value(name)?;
         Some((name.as_str(), detail))
     }
@@ -81,7 +90,7 @@ pub(crate) fn warnings(spec: &Snapshot, endpoint: &Endpoint) -> Vec<String> {
         "no response.updated_at_path: records are replaced when their content differs".into(),
     );
     let counted = response.total_path.is_some() || response.total_header.is_some();
-    warn(!counted, "no response.total_path: the number of records is not known beforehand".into());
+    warn(!update && !counted, "no response.total_path: the number of records is not known beforehand".into());
     let all = "the far side does not filter by time: every slice reads all and is filtered here";
     warn(!update && !window.supports_updated_since, all.into());
     let rated = endpoint.rate_limit.refill_rate_per_sec.is_some();
@@ -91,13 +100,20 @@ pub(crate) fn warnings(spec: &Snapshot, endpoint: &Endpoint) -> Vec<String> {
     let capped = spec.pagination.as_ref().is_some_and(|paging| paging.result_ceiling.is_some());
     let back = "window.lookback counts towards result_ceiling: what it reaches back to is in every narrower window too";
     warn(capped && window.lookback.is_some_and(|lookback| !lookback.0.is_zero()), back.into());
-    if let Some(Schedule { every: Some(every) }) = &endpoint.schedule {
-        let lag = window.safety_lag.0.saturating_add(every.0);
-        let text = format!("safety_lag and schedule.every make a cursor lag of {}, which looks like a stall", Iso(lag));
+    if let Some((key, pause)) = longest_pause(endpoint).filter(|_| !update) {
+        let lag = window.safety_lag.0.saturating_add(pause);
+        let text = format!("safety_lag and schedule.{key} make a cursor lag of {}, which looks like a stall", Iso(lag));
         warn(lag >= STALL, text);
     }
     warnings.extend(near_ceilings(spec));
     warnings
+}
+
+/// Between two harvests, and what says so.
+fn longest_pause(endpoint: &Endpoint) -> Option<(&'static str, Duration)> {
+    let schedule = endpoint.schedule.as_ref()?;
+    let every = schedule.every.map(|every| ("every", every.0));
+    every.or_else(|| Some(("cron", Cron::parse(schedule.cron.as_ref()?).ok()?.longest_pause())))
 }
 
 /// A setting close to what is allowed at all was probably meant otherwise (ING-4.17-06).
@@ -110,6 +126,7 @@ fn near_ceilings(spec: &Snapshot) -> impl Iterator<Item = String> {
         ("http.connect_timeout", spec.http.connect_timeout_ms, millis(MAX_TIMEOUT)),
         ("http.read_timeout", spec.http.read_timeout_ms, millis(MAX_TIMEOUT)),
         ("http.max_body_bytes", spec.http.max_body_bytes, MAX_BODY),
+        ("limits.concurrency", u64::from(spec.limits.concurrency), u64::from(MAX_CONCURRENCY)),
     ]
     .into_iter()
     .filter(|(_, value, ceiling)| value.saturating_mul(100) >= ceiling.saturating_mul(NEAR))

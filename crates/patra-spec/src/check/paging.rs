@@ -7,7 +7,7 @@ use crate::manifest::{Endpoint, Pagination};
 use crate::words::OnMaxPage;
 use crate::words::PagingType::{self, Offset, Page, Time, Token, Url};
 
-const MAX_PAGE_SIZE: u32 = 10_000;
+pub(super) const MAX_PAGE_SIZE: u32 = 10_000;
 const MAX_ORDER: usize = 64;
 
 impl Check<'_> {
@@ -29,6 +29,7 @@ impl Check<'_> {
         }
         self.sizes(path, endpoint, paging);
         self.ceiling(path, endpoint, paging);
+        self.page_range(path, endpoint, paging);
         self.hosts(path, paging);
         let Some(kind) = paging.r#type else {
             let hint = "one of token, offset, page, url, time";
@@ -76,13 +77,26 @@ impl Check<'_> {
     /// A ceiling that nothing can be held against would clamp in silence (ING-15-02).
     fn ceiling(&mut self, path: &str, endpoint: &Endpoint, paging: &Pagination) {
         let Some(ceiling) = paging.result_ceiling else { return };
-        let (path, response) = (format!("{path}.result_ceiling"), &endpoint.response);
+        let path = format!("{path}.result_ceiling");
         if ceiling == 0 {
             self.report(&path, "expected at least 1");
         }
-        if response.total_path.is_none() && response.total_header.is_none() {
-            let hint = "add response.total_path or response.total_header";
-            self.report_with(&path, "`result_ceiling` needs a total to compare with", hint);
+        self.needs_total(&path, endpoint, "`result_ceiling` needs a total to compare with");
+    }
+
+    /// Pages can be shared out only where each has a number and the first tells how many there are (ING-8.2-02).
+    fn page_range(&mut self, path: &str, endpoint: &Endpoint, paging: &Pagination) {
+        let Some(pages) = paging.page_range else { return };
+        let path = format!("{path}.page_range");
+        if pages < 2 {
+            self.report_with(&path, "expected at least 2 pages", "remove it to read a window as one");
+        }
+        self.needs_total(&path, endpoint, "`page_range` needs a total that tells how many pages there are");
+    }
+
+    fn needs_total(&mut self, path: &str, endpoint: &Endpoint, message: &str) {
+        if endpoint.response.total_path.is_none() && endpoint.response.total_header.is_none() {
+            self.report_with(path, message, "add response.total_path or response.total_header");
         }
     }
 
@@ -138,6 +152,7 @@ impl Check<'_> {
             ("next_url_header", paging.next_url_header.is_some(), kind == Url),
             ("allow_hosts", !paging.allow_hosts.is_empty(), kind == Url),
             ("base", paging.base.is_some(), kind == Page),
+            ("page_range", paging.page_range.is_some(), matches!(kind, Page | Offset)),
         ] {
             if there && !fits {
                 let message = format!("`{key}` has no meaning with {} paging", kind.as_str().to_lowercase());

@@ -4,6 +4,7 @@
 mod auth;
 mod detail;
 mod inputs;
+mod limits;
 mod response;
 
 use patra_core::state::Operation;
@@ -12,12 +13,13 @@ use crate::iso::Iso;
 use crate::manifest::{Endpoint, Manifest};
 use crate::snapshot::{
     ASCENDING, DEFAULT_CONNECT_TIMEOUT_MS, DEFAULT_MAX_BODY_BYTES, DEFAULT_ORDER_BY, DEFAULT_READ_TIMEOUT_MS, Http,
-    Pagination, RateLimit, Retry, Snapshot, Window,
+    Pagination, Snapshot, Window,
 };
 use crate::words::{OnMaxPage, OutOfRange};
 use auth::auth;
-use detail::{batching, two_phase};
+use detail::{batching, two_phase, update};
 use inputs::{expr, params, partitions, templates};
+use limits::{health, limits, rate_limit, retry};
 use response::{lower, mapping, response};
 
 pub(super) fn snapshot(manifest: &Manifest, name: &str, endpoint: &Endpoint, operation: Operation) -> Snapshot {
@@ -35,8 +37,12 @@ pub(super) fn snapshot(manifest: &Manifest, name: &str, endpoint: &Endpoint, ope
         window: window(endpoint),
         retry: retry(endpoint),
         rate_limit: rate_limit(endpoint),
-        batching: batching(manifest, endpoint),
+        limits: limits(endpoint),
+        health: health(endpoint),
+        raw_keep: endpoint.raw.keep,
+        batching: batching(manifest, endpoint, operation),
         two_phase: two_phase(manifest, endpoint, operation),
+        update: update(manifest, endpoint, operation),
         response: response(endpoint),
         mapping: mapping(endpoint),
         kind: endpoint.kind.unwrap_or_default(),
@@ -77,6 +83,7 @@ fn pagination(endpoint: &Endpoint) -> Option<Pagination> {
         max_page_size: paging.max_page_size,
         max_page: paging.max_page,
         on_max_page: paging.on_max_page.unwrap_or(on_max_page),
+        order_declared: paging.order_by.is_some(),
         order_by: paging.order_by.map_or(platform.order_by, ordered),
         initial: paging.initial,
         next_token_path: paging.next_token_path,
@@ -85,6 +92,7 @@ fn pagination(endpoint: &Endpoint) -> Option<Pagination> {
         next_url_header: lower(paging.next_url_header),
         allow_hosts: paging.allow_hosts.iter().map(|host| host.to_lowercase()).collect(),
         result_ceiling: paging.result_ceiling,
+        page_range: paging.page_range,
         base1: paging.base.map(|base| base == 1),
         always_token: paging.always_token.unwrap_or(false),
         unique_tokens: paging.unique_tokens.unwrap_or(false),
@@ -116,33 +124,5 @@ fn window(endpoint: &Endpoint) -> Window {
         out_of_range: Some(window.out_of_range.unwrap_or(out_of_range)),
         as_of: window.as_of.unwrap_or(false),
         ..platform
-    }
-}
-
-fn retry(endpoint: &Endpoint) -> Retry {
-    let (retry, platform) = (endpoint.retry.clone(), Retry::default());
-    let (min, max) = (retry.min_delay.map(Iso::millis), retry.max_delay.map(Iso::millis));
-    // When only one bound is given, the platform's other one gives way.
-    let min_delay_ms = min.unwrap_or(platform.min_delay_ms.min(max.unwrap_or(u64::MAX)));
-    Retry {
-        max_attempts: retry.max_attempts.unwrap_or(platform.max_attempts),
-        min_delay_ms,
-        max_delay_ms: max.unwrap_or(platform.max_delay_ms).max(min_delay_ms),
-        retryable_status: retry.retryable_status,
-        retryable_codes: retry.retryable_codes.unwrap_or_default(),
-        ..platform
-    }
-}
-
-fn rate_limit(endpoint: &Endpoint) -> RateLimit {
-    let (rate, platform) = (endpoint.rate_limit.clone(), RateLimit::default());
-    RateLimit {
-        qps: rate.refill_rate_per_sec.unwrap_or(platform.qps),
-        burst: rate.burst.unwrap_or(platform.burst),
-        quota_daily: rate.quota_daily,
-        quota_hourly: rate.quota_hourly,
-        header_adaptive: rate.header_adaptive,
-        warmup_sec: rate.warmup_sec,
-        retry_after_respect: rate.retry_after_respect,
     }
 }

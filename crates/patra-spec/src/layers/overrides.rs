@@ -92,7 +92,7 @@ impl Overrides {
             let missing = match path.split('.').next() {
                 Some("pagination") => registry.pagination.is_none(),
                 Some("window") => registry.window.is_none(),
-                Some("batching") => registry.two_phase.is_none(),
+                Some("batching") => registry.details().next().is_none(),
                 _ => false,
             };
             if missing {

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use crate::iso::Iso;
 use crate::manifest::{
-    Auth, Batching, Endpoint, Expr, Http, OAuth2, Pagination, RateLimit, Response, Retry, Session, TwoPhase, Window,
+    Auth, Batching, Endpoint, Expr, Health, Http, Limits, OAuth2, Pagination, RateLimit, Response, Retry, Session,
+    TwoPhase, Update, Window,
 };
 use crate::snapshot::{self, Snapshot};
 use crate::words::PagingType;
 
 /// The value of every key that has one without being said. Where somebody said one, it is that: a layer above covers it.
-pub(super) fn platform(snapshot: &Snapshot) -> Endpoint {
+pub(super) fn platform(snapshot: &Snapshot, declared: &Endpoint) -> Endpoint {
     Endpoint {
         role: Some(snapshot.role),
         kind: Some(snapshot.kind),
@@ -25,10 +26,17 @@ pub(super) fn platform(snapshot: &Snapshot) -> Endpoint {
         },
         pagination: snapshot.pagination.as_ref().map(pagination),
         window: Some(window(&snapshot.window)),
+        // An UPDATE may have one without a search that reads in two phases.
         two_phase: snapshot
             .two_phase
             .as_ref()
+            .filter(|_| declared.two_phase.is_some())
             .map(|two_phase| TwoPhase { missing: Some(two_phase.missing), ..TwoPhase::default() }),
+        update: snapshot.update.as_ref().map(|update| Update {
+            detail: snapshot.two_phase.as_ref().map(|two_phase| two_phase.linked_endpoint.clone()),
+            stale_after: Some(update.stale_after),
+            segment_size: Some(update.segment_size),
+        }),
         batching: Batching { id_batch_size: Some(snapshot.batching.id_batch_size), ..Batching::default() },
         response: Response {
             format: Some(snapshot.response.format),
@@ -48,6 +56,8 @@ pub(super) fn platform(snapshot: &Snapshot) -> Endpoint {
             burst: Some(snapshot.rate_limit.burst),
             ..RateLimit::default()
         },
+        limits: limits(&snapshot.limits),
+        health: health(&snapshot.health),
         ..Endpoint::default()
     }
 }
@@ -117,6 +127,30 @@ fn window(window: &snapshot::Window) -> Window {
         out_of_range: window.out_of_range,
         as_of: Some(window.as_of),
         ..Window::default()
+    }
+}
+
+fn limits(limits: &snapshot::Limits) -> Limits {
+    Limits {
+        concurrency: Some(limits.concurrency),
+        inventory: Some(limits.inventory),
+        page_depth: Some(limits.page_depth),
+        max_requests: Some(limits.max_requests),
+        max_duration: Some(limits.max_duration),
+        error_ratio: Some(limits.error_ratio),
+    }
+}
+
+fn health(health: &snapshot::Health) -> Health {
+    Health {
+        throttle_ratio: Some(health.throttle_ratio),
+        throttle_window: Some(health.throttle_window),
+        slow_batch: Some(health.slow_batch),
+        circuit_after: Some(health.circuit_after),
+        circuit_open: Some(health.circuit_open),
+        rate_floor: Some(health.rate_floor),
+        min_page_size: Some(health.min_page_size),
+        large_response_bytes: Some(health.large_response_bytes),
     }
 }
 

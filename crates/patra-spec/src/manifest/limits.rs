@@ -1,4 +1,4 @@
-//! How patiently and how fast the far side is asked.
+//! How patiently, how fast and how much the far side is asked, and when it is spared.
 
 use serde::{Deserialize, Serialize};
 
@@ -48,4 +48,57 @@ pub struct RateLimit {
 pub enum HeaderAdaptive {
     All(bool),
     Named(Vec<String>),
+}
+
+/// How much may be under way at once, and how much one slice or one run may take (ING-8.2-04, ING-13.1-01).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Tasks of one partition that run at the same time, over all processes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// Tasks that wait: from here on nothing new is planned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inventory: Option<u32>,
+    /// Pages that one slice may have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page_depth: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_requests: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_duration: Option<Iso>,
+    /// Share of failed batches at which a run stops.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_ratio: Option<f64>,
+}
+
+/// From when on a partition is spared (ING-12.2-08).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Health {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttle_ratio: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttle_window: Option<Iso>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow_batch: Option<Iso>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub circuit_after: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub circuit_open: Option<Iso>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_floor: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_page_size: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub large_response_bytes: Option<u64>,
+}
+
+/// Answers as they came.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Raw {
+    /// How long they are kept; absent: not at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep: Option<Iso>,
 }

@@ -1,7 +1,7 @@
-//! The sections `batching` and `two_phase`.
+//! The sections `batching`, `two_phase` and `update`.
 
 use super::reader::Reader;
-use crate::manifest::{Batching, TwoPhase};
+use crate::manifest::{Batching, TwoPhase, Update};
 use crate::yaml::Node;
 
 pub(super) fn batching(reader: &mut Reader, path: &str, node: &Node) -> Option<Batching> {
@@ -26,4 +26,16 @@ pub(super) fn two_phase(reader: &mut Reader, path: &str, node: &Node) -> Option<
     };
     reader.close(&section);
     Some(two_phase)
+}
+
+pub(super) fn update(reader: &mut Reader, path: &str, node: &Node) -> Option<Update> {
+    let mut section = reader.section(path, node)?;
+    let s = &mut section;
+    let update = Update {
+        detail: reader.get(s, "detail", Reader::code),
+        stale_after: reader.get(s, "stale_after", Reader::duration),
+        segment_size: reader.get(s, "segment_size", Reader::whole),
+    };
+    reader.close(&section);
+    Some(update)
 }

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use super::auth::auth;
 use super::body::body;
-use super::detail::{batching, two_phase};
+use super::detail::{batching, two_phase, update};
 use super::inputs::{expr, params, partitions, request_params};
-use super::limits::{rate_limit, retry, schedule};
+use super::limits::{health, limits, rate_limit, raw, retry};
 use super::reader::{Reader, Section};
 use super::record::{fields, record};
 use super::response::response;
+use super::schedule::schedule;
 use crate::manifest::{Endpoint, Http, Pagination, Window};
 use crate::yaml::Node;
 
@@ -42,6 +43,7 @@ fn endpoint(reader: &mut Reader, path: &str, node: &Node) -> Option<Endpoint> {
         items_path: reader.get(s, "items_path", Reader::text),
         partitions: reader.get(s, "partitions", partitions).unwrap_or_default(),
         two_phase: reader.get(s, "two_phase", two_phase),
+        update: reader.get(s, "update", update),
         schedule: reader.get(s, "schedule", schedule),
         ..shared(reader, s)
     };
@@ -73,6 +75,9 @@ fn shared(reader: &mut Reader, s: &mut Section<'_>) -> Endpoint {
         fields: reader.get(s, "fields", fields).unwrap_or_default(),
         retry: reader.get(s, "retry", retry).unwrap_or_default(),
         rate_limit: reader.get(s, "rate_limit", rate_limit).unwrap_or_default(),
+        limits: reader.get(s, "limits", limits).unwrap_or_default(),
+        health: reader.get(s, "health", health).unwrap_or_default(),
+        raw: reader.get(s, "raw", raw).unwrap_or_default(),
         ..Endpoint::default()
     }
 }
@@ -114,6 +119,7 @@ fn pagination(reader: &mut Reader, path: &str, node: &Node) -> Option<Pagination
         next_url_header: reader.get(s, "next_url_header", Reader::text),
         allow_hosts: reader.get(s, "allow_hosts", Reader::scalars).unwrap_or_default(),
         result_ceiling: reader.get(s, "result_ceiling", Reader::whole),
+        page_range: reader.get(s, "page_range", Reader::whole),
         has_more_path: reader.get(s, "has_more_path", Reader::text),
         base: reader.get(s, "base", Reader::whole),
         always_token: reader.get(s, "always_token", Reader::flag),

@@ -1,15 +1,8 @@
-//! The sections `schedule`, `retry` and `rate_limit`.
+//! The sections `retry`, `rate_limit`, `limits`, `health` and `raw`.
 
 use super::reader::Reader;
-use crate::manifest::{HeaderAdaptive, RateLimit, Retry, Schedule};
+use crate::manifest::{HeaderAdaptive, Health, Limits, RateLimit, Raw, Retry};
 use crate::yaml::{Data, Node};
-
-pub(super) fn schedule(reader: &mut Reader, path: &str, node: &Node) -> Option<Schedule> {
-    let mut section = reader.section(path, node)?;
-    let schedule = Schedule { every: reader.get(&mut section, "every", Reader::duration) };
-    reader.close(&section);
-    Some(schedule)
-}
 
 pub(super) fn retry(reader: &mut Reader, path: &str, node: &Node) -> Option<Retry> {
     let mut section = reader.section(path, node)?;
@@ -39,6 +32,45 @@ pub(super) fn rate_limit(reader: &mut Reader, path: &str, node: &Node) -> Option
     };
     reader.close(&section);
     Some(rate_limit)
+}
+
+pub(super) fn limits(reader: &mut Reader, path: &str, node: &Node) -> Option<Limits> {
+    let mut section = reader.section(path, node)?;
+    let s = &mut section;
+    let limits = Limits {
+        concurrency: reader.get(s, "concurrency", Reader::whole),
+        inventory: reader.get(s, "inventory", Reader::whole),
+        page_depth: reader.get(s, "page_depth", Reader::whole),
+        max_requests: reader.get(s, "max_requests", Reader::whole),
+        max_duration: reader.get(s, "max_duration", Reader::duration),
+        error_ratio: reader.get(s, "error_ratio", Reader::decimal),
+    };
+    reader.close(&section);
+    Some(limits)
+}
+
+pub(super) fn health(reader: &mut Reader, path: &str, node: &Node) -> Option<Health> {
+    let mut section = reader.section(path, node)?;
+    let s = &mut section;
+    let health = Health {
+        throttle_ratio: reader.get(s, "throttle_ratio", Reader::decimal),
+        throttle_window: reader.get(s, "throttle_window", Reader::duration),
+        slow_batch: reader.get(s, "slow_batch", Reader::duration),
+        circuit_after: reader.get(s, "circuit_after", Reader::whole),
+        circuit_open: reader.get(s, "circuit_open", Reader::duration),
+        rate_floor: reader.get(s, "rate_floor", Reader::decimal),
+        min_page_size: reader.get(s, "min_page_size", Reader::whole),
+        large_response_bytes: reader.get(s, "large_response_bytes", Reader::whole),
+    };
+    reader.close(&section);
+    Some(health)
+}
+
+pub(super) fn raw(reader: &mut Reader, path: &str, node: &Node) -> Option<Raw> {
+    let mut section = reader.section(path, node)?;
+    let raw = Raw { keep: reader.get(&mut section, "keep", Reader::duration) };
+    reader.close(&section);
+    Some(raw)
 }
 
 fn header_adaptive(reader: &mut Reader, path: &str, node: &Node) -> Option<HeaderAdaptive> {

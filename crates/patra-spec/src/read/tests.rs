@@ -6,6 +6,7 @@ mod basics;
 mod checklist;
 mod detail;
 mod inputs;
+mod schedule;
 
 use super::read;
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Snapshot;
+use crate::iso::Iso;
 use crate::words::Missing;
 
 pub const DEFAULT_ID_BATCH_SIZE: u32 = 200;
@@ -35,4 +36,20 @@ pub struct TwoPhase {
     pub missing: Missing,
     /// The detail endpoint, compiled for the same operation.
     pub detail: Box<Snapshot>,
+}
+
+/// How UPDATE goes about its records. What they are fetched with is [`Snapshot::two_phase`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Update {
+    /// How old a record may become before it is looked at again.
+    pub stale_after: Iso,
+    /// How many of them make one slice (ING-8.2-03). Even one by one they fit into the requests of a run.
+    pub segment_size: u32,
+}
+
+impl Default for Update {
+    fn default() -> Update {
+        Update { stale_after: Iso::secs(30 * 86_400), segment_size: 500 }
+    }
 }

@@ -1,7 +1,8 @@
-//! How patiently and how fast the far side is asked, as frozen (ING-3.3-15).
+//! How patiently, how fast and how much the far side is asked, and when it is spared, as frozen (ING-3.3-15).
 
 use serde::{Deserialize, Serialize};
 
+use crate::iso::Iso;
 use crate::manifest::HeaderAdaptive;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,6 +77,72 @@ impl Default for RateLimit {
             header_adaptive: None,
             warmup_sec: None,
             retry_after_respect: None,
+        }
+    }
+}
+
+/// How much may be under way at once, and how much one slice or one run may take.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Limits {
+    /// C_max: tasks of one partition that run at the same time, over all processes (ING-13.1-01).
+    pub concurrency: u32,
+    /// QUEUED tasks from which on nothing new is planned (ING-5.2-04).
+    pub inventory: u32,
+    /// Pages; a slice that the first total says is deeper is cut (ING-8.2-02).
+    pub page_depth: u32,
+    /// Of one run (ING-8.2-04).
+    pub max_requests: u32,
+    pub max_duration: Iso,
+    /// Share of failed batches at which a run stops.
+    pub error_ratio: f64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            concurrency: 4,
+            inventory: 1_000,
+            page_depth: 200,
+            max_requests: 800,
+            max_duration: Iso::secs(900),
+            error_ratio: 0.5,
+        }
+    }
+}
+
+/// From when on a partition is spared (ING-12.2).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Health {
+    /// Share of 429 within `throttle_window` from which on requests are slowed down.
+    pub throttle_ratio: f64,
+    pub throttle_window: Iso,
+    /// Average time of a batch from which on less is asked for at once.
+    pub slow_batch: Iso,
+    /// Failures in a row that open the circuit.
+    pub circuit_after: u32,
+    /// How long it stays open at least; with jitter up to twice as long.
+    pub circuit_open: Iso,
+    /// What is left of the configured rate at least.
+    pub rate_floor: f64,
+    pub min_page_size: u32,
+    /// Size of an answer from which on less is asked for (ING-8.4-01).
+    pub large_response_bytes: u64,
+}
+
+impl Default for Health {
+    fn default() -> Health {
+        let platform = patra_core::health::Thresholds::default();
+        Health {
+            throttle_ratio: platform.throttle_ratio,
+            throttle_window: Iso(platform.throttle_window),
+            slow_batch: Iso(platform.slow_batch),
+            circuit_after: platform.circuit_after,
+            circuit_open: Iso(platform.circuit_open),
+            rate_floor: platform.rate_floor,
+            min_page_size: platform.min_page_size,
+            large_response_bytes: platform.large_response_bytes,
         }
     }
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use patra_core::protocol::run::Order;
 use patra_core::state::Operation;
 use patra_core::window::Cut;
-use patra_core::{Ts, Window, gate, paging, retry};
+use patra_core::{Ts, Window, gate, health, paging, retry};
 
-use super::{ASCENDING, Snapshot};
+use super::{ASCENDING, DEFAULT_ORDER_BY, Snapshot};
 use crate::words::{OnMaxPage, OutOfRange, PagingType};
 
 impl Snapshot {
@@ -76,9 +77,29 @@ impl Snapshot {
             && !self.window.as_of
     }
 
-    /// The far side gives the oldest first, so that the newest record of a page bounds all that was read (C-13).
-    pub fn is_ascending(&self) -> bool {
-        self.pagination.as_ref().is_some_and(|paging| paging.order_by == ASCENDING)
+    /// The order by update time that the far side keeps: what came bounds what was read (C-13). Only a declared one can be
+    /// built on, and only where records have times of their own.
+    pub fn order(&self) -> Option<Order> {
+        let paging = self.pagination.as_ref().filter(|_| self.response.updated_at_path.is_some())?;
+        match paging.order_by.as_str() {
+            ASCENDING => Some(Order::Ascending),
+            DEFAULT_ORDER_BY if paging.order_declared => Some(Order::Descending),
+            _ => None,
+        }
+    }
+
+    /// From when on the far side is spared.
+    pub fn thresholds(&self) -> health::Thresholds {
+        health::Thresholds {
+            throttle_ratio: self.health.throttle_ratio,
+            throttle_window: self.health.throttle_window.0,
+            slow_batch: self.health.slow_batch.0,
+            circuit_after: self.health.circuit_after,
+            circuit_open: self.health.circuit_open.0,
+            rate_floor: self.health.rate_floor,
+            min_page_size: self.health.min_page_size,
+            large_response_bytes: self.health.large_response_bytes,
+        }
     }
 
     /// Whether a record outside its slice's window is stored. Unless declared, it is where the far side filters.

@@ -73,6 +73,8 @@ fn works_compile_to_the_shape_of_the_contract() {
             "multiplierPercent": 200, "jitterPercent": 20,
         },
         "rateLimit": { "qps": 10.0, "burst": 10 },
+        "limits": crate::thresholds::limits(),
+        "health": crate::thresholds::health(),
         "response": {
             "format": "json", "itemsPath": "$.message.items", "idPath": "$.DOI",
             "updatedAtPath": "$.deposited['date-time']", "totalPath": "$.message['total-results']",
@@ -139,8 +141,12 @@ fn an_operation_gets_what_it_needs_or_is_refused() {
     };
     check(Harvest, ", updated_at_path: $.at", "", &missing("HARVEST"));
     check(Backfill, ", updated_at_path: $.at", "", &missing("BACKFILL"));
+    // Without a window and without a time: it needs the details, and nothing else.
+    let without = "t.yaml:7:3: endpoints.list.update.detail: UPDATE fetches stored records by their ids, and no endpoint is named that gives records by id\n  hint: add an endpoint with `role: detail` whose requests send `ids` or `id`, and name it: update: { detail: NAME }";
+    check(Update, "Test", "Test", without);
     let content = "no response.updated_at_path: records are replaced when their content differs";
-    check(Update, ", updated_at_path: $.at", "", &format!("{content}\n{total}\n{rate}"));
+    let detail = "  one: { role: detail, path: \"/${ id }\", http: { base_url: \"https://x.org\" }, response: { items_path: $, id_path: $.id } }\n  list:\n    update: { detail: one }\n";
+    check(Update, "  list:\n", detail, &format!("{content}\n{rate}"));
     let initial = "t.yaml:11:5: endpoints.list.window.initial: HARVEST needs `initial`: the time where the first run begins\n  hint: for example initial: 2024-01-01";
     check(Harvest, ", initial: 2024-01-01", "", initial);
     check(Backfill, ", initial: 2024-01-01", "", &format!("{total}\n{rate}"));

@@ -115,7 +115,13 @@ fn pubmed_without_an_update_time_is_left_to_update() {
     let manifest = manifest(&PUBMED.replace(", updated_at_path: $.updated", ""));
     let problems = compile(&manifest, "search", Operation::Harvest).unwrap_err().to_string();
     assert!(problems.contains("can only be read by UPDATE"), "{problems}");
-    let compiled = compile(&manifest, "search", Operation::Update).unwrap();
+    let problems = compile(&manifest, "search", Operation::Update).unwrap_err().to_string();
+    assert!(problems.contains("name it: update: { detail: NAME }"), "{problems}");
+    let fetched = PUBMED.replace(", updated_at_path: $.updated", "").replace(
+        "  search:\n",
+        "  article: { role: detail, http: { base_url: \"https://eutils.ncbi.nlm.nih.gov\" }, query: { id: \"${ ids | join(',') }\" }, response: { items_path: $.a, id_path: $.id } }\n  search:\n    update: { detail: article }\n",
+    );
+    let compiled = compile(&super::manifest(&fetched), "search", Operation::Update).unwrap();
     assert!(compiled.warnings.iter().any(|warning| warning.contains("updated_at_path")), "{:?}", compiled.warnings);
 }
 

@@ -10,6 +10,8 @@ mod overrides;
 mod registry;
 mod schema;
 mod sections;
+mod thresholds;
+mod update;
 
 use patra_spec::{Manifest, Operation, compile};
 

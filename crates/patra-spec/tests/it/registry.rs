@@ -89,7 +89,7 @@ fn rows_are_sound_for_a_store() {
     let endpoints = manifest.endpoints.keys().map(|name| patra_core::tx::EndpointRow {
         endpoint_name: name.clone(),
         role: "SEARCH".into(),
-        schedule: None,
+        schedules: registry::schedules(&manifest.endpoints[name]),
     });
     let apply = patra_core::tx::ApplyProvenance {
         provenance_code: manifest.provenance.clone(),

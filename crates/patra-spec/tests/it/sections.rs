@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use patra_core::Level;
-use patra_spec::{Operation, Snapshot, compile};
+use patra_core::protocol::run::Order;
+use patra_spec::{Operation, Overrides, Snapshot, compile, inspect};
 use serde_json::{Value, json};
 
 use super::manifest;
@@ -98,6 +99,8 @@ fn the_example_of_the_contract_compiles_to_its_shape() {
             "retryableCodes": ["API_BUSY"],
         },
         "rateLimit": { "qps": 5.0, "burst": 10, "headerAdaptive": true },
+        "limits": crate::thresholds::limits(),
+        "health": crate::thresholds::health(),
         "batching": { "idBatchSize": 200 },
         "twoPhase": { "enabled": true, "linkedEndpoint": "summary", "missing": "bad" },
         "expr": {
@@ -178,6 +181,40 @@ fn auth_is_frozen_with_everything_that_a_type_implies() {
     let spec = snapshot(&endpoint("auth: { type: bearer, credential_status: [403] }"), "list");
     let rejected: Vec<_> = [400, 401, 403, 404].into_iter().filter(|status| spec.auth.is_rejection(*status)).collect();
     assert_eq!(rejected, [401, 403]);
+}
+
+/// What an earlier version wrote, byte for byte: without `limits`, `health` and what came with them.
+const OLDER: &str = include_str!("older_snapshot.json");
+
+// covers: ING-5.8-03
+#[test]
+fn a_newer_program_reads_the_snapshots_of_an_older_one() {
+    let spec = Snapshot::from_body(OLDER).unwrap();
+    let mut today = snapshot(PUBMED, "search");
+    // Of the same manifest it is the same snapshot, with what holds when nobody says anything.
+    assert_eq!(spec.spec_fingerprint, "v1:26d79e702f7bf077fd0f7473f29038a0d5ed161deb0045462f283375464fd0e9");
+    today.spec_fingerprint.clone_from(&spec.spec_fingerprint);
+    let (details, older) = (today.two_phase.as_mut().unwrap(), spec.two_phase.as_ref().unwrap());
+    details.detail.spec_fingerprint.clone_from(&older.detail.spec_fingerprint);
+    assert_eq!(spec, today);
+    assert_eq!((&spec.limits, &spec.health), (&Default::default(), &Default::default()));
+    assert_eq!((spec.raw_keep, &spec.update), (None, &None));
+    assert_eq!(spec.pagination.as_ref().unwrap().page_range, None);
+    // Its cursor keeps its place, and its records their generation.
+    assert_eq!(spec.meaning_hash(), "v1:e6df8ec7db22834a1013c3cbcc75d23114bb64f251a2083dc189848a23a5d968");
+    assert_eq!(spec.mapping_generation(), today.mapping_generation());
+    // A section of which a part is there is completed.
+    let mut json: Value = serde_json::from_str(OLDER).unwrap();
+    json["limits"] = json!({ "concurrency": 2, "unheardOf": true });
+    json["health"] = json!({ "circuitAfter": 7 });
+    json["update"] = json!({ "segmentSize": 8 });
+    let spec = Snapshot::from_body(&json.to_string()).unwrap();
+    assert_eq!((spec.limits.concurrency, spec.limits.inventory), (2, 1_000));
+    assert_eq!((spec.health.circuit_after, spec.health.min_page_size), (7, 10));
+    assert_eq!(
+        spec.update.map(|update| (update.segment_size, update.stale_after.to_string())),
+        Some((8, "P30D".into()))
+    );
 }
 
 /// What earlier versions froze lacks these sections; it reads as what it did then.
@@ -266,7 +303,12 @@ fn the_trio_may_be_spread_over_both_phases() {
         problems.to_string(),
         "t.yaml:25:11: endpoints.summary.role: HARVEST reads windows, and a detail endpoint is asked for ids\n  hint: read the search endpoint that names it in `two_phase.detail`"
     );
-    assert!(compiled(PUBMED, "summary", Operation::Update).is_ok());
+    let problems = compiled(PUBMED, "summary", Operation::Update).unwrap_err();
+    assert_eq!(
+        problems.to_string(),
+        "t.yaml:25:11: endpoints.summary.role: UPDATE looks after the records of a search, and a detail endpoint is asked for ids\n  hint: update the search endpoint that names it in `update.detail` or `two_phase.detail`"
+    );
+    assert!(inspect(&manifest(PUBMED), "summary", Operation::Update, &Overrides::default()).is_ok());
     // One id at a time when the request takes one.
     let single = PUBMED.replace("path: /esummary.fcgi", "path: \"/esummary/${ id }\"");
     let single = single.replace("    query: { id: \"${ ids | join(',') }\" }\n", "");
@@ -327,6 +369,13 @@ fn what_works_less_well_is_a_warning() {
         warnings("schedule: { every: PT20M }"),
         ["safety_lag and schedule.every make a cursor lag of PT30M, which looks like a stall"]
     );
+    assert_eq!(warnings("schedule: { cron: \"*/15 * * * *\" }"), [""; 0]);
+    assert_eq!(
+        warnings("schedule: { cron: \"*/15 6-18 * * *\" }"),
+        ["safety_lag and schedule.cron make a cursor lag of PT11H25M, which looks like a stall"]
+    );
+    assert_eq!(warnings("limits: { concurrency: 51 }"), [""; 0]);
+    assert_eq!(warnings("limits: { concurrency: 52 }"), ["limits.concurrency is near its ceiling"]);
     assert_eq!(warnings("retry: { max_attempts: 15 }"), [""; 0]);
     assert_eq!(warnings("retry: { max_attempts: 16 }"), ["retry.max_attempts is near its ceiling"]);
     assert_eq!(
@@ -340,11 +389,18 @@ fn the_order_that_the_far_side_keeps_has_one_spelling() {
     let order = |order: &str| {
         let lines = format!("pagination: {{ type: url, next_url_path: $.n, order_by: {order} }}");
         let spec = snapshot(&endpoint(&lines), "list");
-        (spec.pagination.as_ref().unwrap().order_by.clone(), spec.is_ascending())
+        assert_eq!(Snapshot::from_body(&spec.body()).unwrap().order(), spec.order());
+        (spec.pagination.as_ref().unwrap().order_by.clone(), spec.order())
     };
-    assert_eq!(order("Updated  ASC"), ("updated asc".to_owned(), true));
-    assert_eq!(order("updated desc"), ("updated desc".to_owned(), false));
-    assert_eq!(order("Published"), ("Published".to_owned(), false));
+    assert_eq!(order("Updated  ASC"), ("updated asc".to_owned(), Some(Order::Ascending)));
+    assert_eq!(order("updated desc"), ("updated desc".to_owned(), Some(Order::Descending)));
+    assert_eq!(order("Published"), ("Published".to_owned(), None));
+    assert_eq!(order("null"), ("updated desc".to_owned(), None), "what nobody said is no promise");
+    // Without times of their own, records bound nothing.
+    let monotonic = PUBMED
+        .replace("max_page: 100", "max_page: 100, order_by: updated asc")
+        .replace("watermark_key: updated_at", "watermark_key: updated_at, monotonic: true");
+    assert_eq!(snapshot(&monotonic, "search").order(), None);
 }
 
 /// G-03: a cursor keeps its place through everything but another query.

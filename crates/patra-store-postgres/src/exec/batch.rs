@@ -1,5 +1,5 @@
 //! One page: records, quarantine and ledger row in one transaction. Three round trips: lock and look, records, the rest
-//! with the COMMIT behind it.
+//! with the COMMIT behind it. What a page does not have is not sent.
 
 use patra_core::BatchId;
 use patra_core::tx::{BatchCommitted, BatchStats, CommitBatch, TxError};
@@ -7,15 +7,25 @@ use tokio_postgres::Statement;
 
 use super::candidate::{self, MARK};
 use super::ledger::{INSERT_PAGE, Ledger};
-use super::{NOW, count, moment};
+use super::{NOW, count, moment, raw, signal};
 use crate::error::{Fail, refused};
 use crate::json::{JsonText, RawText};
 use crate::pool::{Session, pipeline};
 use crate::time::Time;
 
+/// Whether the run is the lease's own; what a HARVEST calls late; and whether anybody asks for records of the stream, so that
+/// the usual page need not look for each of its own. Whoever asks from now on asks for what comes after this page.
 const LOCK: &str = "
-SELECT r.id IS NOT NULL
-FROM ing_task t LEFT JOIN ing_task_run r ON r.id = $3 AND r.task_id = t.id AND r.attempt_no = t.lease_epoch
+SELECT r.id IS NOT NULL, CASE WHEN t.operation_code = 'HARVEST' THEN c.normalized_instant END,
+  EXISTS (
+    SELECT 1 FROM ing_signal
+    WHERE status_code = 'OPEN' AND project_key = $4 AND provenance_code = $5 AND endpoint_name = $6)
+  OR EXISTS (
+    SELECT 1 FROM item_quarantine
+    WHERE status_code = 'SIGNALLED' AND project_key = $4 AND provenance_code = $5 AND endpoint_name = $6)
+FROM ing_task t
+LEFT JOIN ing_task_run r ON r.id = $3 AND r.task_id = t.id AND r.attempt_no = t.lease_epoch
+LEFT JOIN ing_cursor c ON c.id = t.cursor_id
 WHERE t.id = $1 AND t.lease_epoch = $2 AND t.status_code = 'EXECUTING'
 FOR UPDATE OF t";
 
@@ -27,44 +37,47 @@ SELECT id, stats FROM ing_task_run_batch WHERE run_id = $1 AND batch_no = $2 AND
 const STORE_ITEMS: &str = "
 WITH stored AS (
   INSERT INTO item (project_key, provenance_code, dedup_scope, endpoint_name, kind, run_id, batch_no, dedup_key,
-    updated_at, source_version, content_hash, fields, payload, created_at, stored_at)
+    updated_at, source_version, content_hash, fields, payload, created_at, stored_at, mapping_generation,
+    refresh_checked_at)
   SELECT $1, $2, $3, $4, $5, $6, $7, r.dedup_key, r.updated_at, r.source_version, r.content_hash, r.fields, r.payload,
-    $14, $14
+    $14, $14, $15, $14
   FROM unnest($8::text[], $9::timestamptz[], $10::bigint[], $11::bytea[], $12::text[], $13::text[])
     AS r (dedup_key, updated_at, source_version, content_hash, fields, payload)
   ON CONFLICT (project_key, provenance_code, dedup_scope, dedup_key) DO UPDATE
   SET endpoint_name = excluded.endpoint_name, kind = excluded.kind, updated_at = excluded.updated_at,
     source_version = excluded.source_version, content_hash = excluded.content_hash, fields = excluded.fields,
-    payload = excluded.payload, run_id = excluded.run_id, batch_no = excluded.batch_no, stored_at = excluded.stored_at
+    payload = excluded.payload, run_id = excluded.run_id, batch_no = excluded.batch_no, stored_at = excluded.stored_at,
+    mapping_generation = excluded.mapping_generation, refresh_checked_at = excluded.refresh_checked_at
   WHERE (excluded.updated_at, excluded.source_version) > (item.updated_at, item.source_version)
-  RETURNING (xmax = 0) AS is_new
+    OR ($16 AND (excluded.updated_at, excluded.source_version) = (item.updated_at, item.source_version)
+      AND (excluded.mapping_generation <> item.mapping_generation OR excluded.content_hash <> item.content_hash))
+  RETURNING (xmax = 0) AS is_new, updated_at < $17 AS is_late, dedup_key
 )
-SELECT count(*) FILTER (WHERE is_new), count(*) FILTER (WHERE NOT is_new) FROM stored";
-
-const QUARANTINE: &str = "
-INSERT INTO item_quarantine (project_key, provenance_code, endpoint_name, task_id, run_id, batch_no, item_index,
-  dedup_key, error_code, reason, sample, status_code, created_at)
-SELECT $1, $2, $3, $4, $5, $6, r.item_index, r.dedup_key, r.error_code, r.reason, r.sample, 'OPEN', $12
-FROM unnest($7::bigint[], $8::text[], $9::text[], $10::text[], $11::text[])
-  AS r (item_index, dedup_key, error_code, reason, sample)";
+SELECT count(*) FILTER (WHERE is_new), count(*) FILTER (WHERE NOT is_new), count(*) FILTER (WHERE is_late),
+  array_agg(dedup_key) FILTER (WHERE $18)
+FROM stored";
 
 const RESET_ATTEMPTS: &str = "
 UPDATE ing_task SET attempt_count = 0 WHERE id = $1 AND lease_epoch = $2 AND $3 AND attempt_count <> 0";
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[LOCK, FIND, STORE_ITEMS, QUARANTINE, RESET_ATTEMPTS];
+pub(super) const STATEMENTS: &[&str] = &[LOCK, FIND, STORE_ITEMS, RESET_ATTEMPTS];
 
 pub(super) async fn commit(session: &Session, op: &CommitBatch) -> Result<BatchCommitted, Fail> {
-    let [lock, now, find, items, quarantine, marks, insert, reset] =
-        session.prepare([LOCK, NOW, FIND, STORE_ITEMS, QUARANTINE, MARK, INSERT_PAGE, RESET_ATTEMPTS]).await?;
-    let (task, fence, run) = (op.lease.task.0, op.lease.fence.0, op.run.0);
+    let [lock, now, find, items, insert, marks, reset] =
+        session.prepare([LOCK, NOW, FIND, STORE_ITEMS, INSERT_PAGE, MARK, RESET_ATTEMPTS]).await?;
+    let [lock_items, set_aside, resolve, check, keep] =
+        session.prepare([signal::LOCK_ITEMS, signal::SET_ASIDE, signal::RESOLVE, signal::CHECK, raw::INSERT]).await?;
+    let (task, fence, run, stream) = (op.lease.task.0, op.lease.fence.0, op.run.0, &op.stream);
     let ((), leased, now, old) = pipeline!(
         session.begin(),
-        session.opt(&lock, &[&task, &fence, &run]),
+        session
+            .opt(&lock, &[&task, &fence, &run, &stream.project_key, &stream.provenance_code, &stream.endpoint_name],),
         moment(session, &now),
         session.opt(&find, &[&run, &i64::from(op.batch_no)]),
     )?;
-    if !leased.ok_or(TxError::Fenced)?.try_get::<_, bool>(0)? {
+    let leased = leased.ok_or(TxError::Fenced)?;
+    if !leased.try_get::<_, bool>(0)? {
         return Err(refused(format!("run {run} is not of this lease")));
     }
     if let Some(old) = old {
@@ -72,12 +85,19 @@ pub(super) async fn commit(session: &Session, op: &CommitBatch) -> Result<BatchC
         let stats = serde_json::from_str(&old.try_get::<_, JsonText>(1)?.0)?;
         return Ok(BatchCommitted { batch: BatchId(old.try_get(0)?), stats, replayed: true });
     }
-    let stats = store_items(session, &items, op, now).await?;
+    let asked_for = leased.try_get::<_, bool>(2)? || op.rejected.iter().any(|rejected| rejected.key.is_some());
+    let ((), (stats, keys)) = pipeline!(
+        signal::lock_items(session, &lock_items, op),
+        store_items(session, &items, op, leased.try_get(1)?, asked_for, now),
+    )?;
     let row = Ledger::of_page(op, &stats, now)?;
     // The COMMIT goes out with the statements before it: if one of them fails, the server turns it into a ROLLBACK.
-    let (row, (), (), _, ()) = pipeline!(
+    let (row, (), (), (), (), (), _, ()) = pipeline!(
         session.one(&insert, &row.params()),
-        set_aside(session, &quarantine, op, now),
+        signal::set_aside(session, &set_aside, op, now),
+        signal::resolve(session, &resolve, op, &keys, now),
+        signal::check(session, &check, op, now),
+        raw::keep(session, &keep, op.run, op.batch_no, op.raw.as_ref(), now),
         candidate::mark(session, &marks, op, now),
         session.write(&reset, &[&task, &fence, &op.progress]),
         session.commit(),
@@ -85,15 +105,18 @@ pub(super) async fn commit(session: &Session, op: &CommitBatch) -> Result<BatchC
     Ok(BatchCommitted { batch: BatchId(row.try_get(0)?), stats, replayed: false })
 }
 
+/// Gives the statistics and, if they are asked for, the keys of the records that were inserted or replaced others.
 async fn store_items(
     session: &Session,
     statement: &Statement,
     op: &CommitBatch,
+    late_below: Option<Time>,
+    asked_for: bool,
     now: Time,
-) -> Result<BatchStats, Fail> {
+) -> Result<(BatchStats, Vec<String>), Fail> {
     let mut stats = op.stats;
     if op.records.is_empty() {
-        return Ok(stats);
+        return Ok((stats, Vec::new()));
     }
     let (stream, records) = (&op.stream, &op.records);
     let keys: Vec<_> = records.iter().map(|record| record.key.as_str()).collect();
@@ -120,44 +143,17 @@ async fn store_items(
                 &fields,
                 &payloads,
                 &now,
+                &&*op.generation,
+                &op.refresh,
+                &late_below,
+                &asked_for,
             ],
         )
         .await?;
     let (inserted, updated) = (count(row.try_get(0)?), count(row.try_get(1)?));
     stats.inserted += inserted;
     stats.updated += updated;
+    stats.late += count(row.try_get(2)?);
     stats.skipped += u32::try_from(records.len()).unwrap_or(u32::MAX).saturating_sub(inserted + updated);
-    Ok(stats)
-}
-
-async fn set_aside(session: &Session, statement: &Statement, op: &CommitBatch, now: Time) -> Result<(), Fail> {
-    if op.rejected.is_empty() {
-        return Ok(());
-    }
-    let stream = &op.stream;
-    let places: Vec<_> = op.rejected.iter().map(|rejected| i64::from(rejected.index)).collect();
-    let keys: Vec<_> = op.rejected.iter().map(|rejected| rejected.key.as_deref()).collect();
-    let codes: Vec<_> = op.rejected.iter().map(|rejected| rejected.code.as_str()).collect();
-    let reasons: Vec<_> = op.rejected.iter().map(|rejected| rejected.reason.as_str()).collect();
-    let samples: Vec<_> = op.rejected.iter().map(|rejected| rejected.sample.as_str()).collect();
-    session
-        .write(
-            statement,
-            &[
-                &stream.project_key,
-                &stream.provenance_code,
-                &stream.endpoint_name,
-                &op.lease.task.0,
-                &op.run.0,
-                &i64::from(op.batch_no),
-                &places,
-                &keys,
-                &codes,
-                &reasons,
-                &samples,
-                &now,
-            ],
-        )
-        .await?;
-    Ok(())
+    Ok((stats, row.try_get::<_, Option<Vec<String>>>(3)?.unwrap_or_default()))
 }

@@ -1,117 +1,218 @@
-//! Progress marks: what is covered, how far the completed prefix reaches, and the move behind its event.
+//! Progress marks: how far the completed part of a namespace reaches, and the move behind its event.
 
-use patra_core::cursor::completed_prefix;
-use patra_core::tx::{Advance, AdvanceCursor, Coverage, CursorMoved, ReadCoverage, RecordAdvance};
-use patra_core::{CursorId, Window};
+use patra_core::Window;
+use patra_core::cursor::{Mark, completed_end};
+use patra_core::state::{Direction, Operation};
+use patra_core::tx::{Advance, AdvanceCursor, CursorMoved, RecordAdvance};
+use tokio_postgres::Row;
 
-use super::count;
+use super::cover::tasks_beyond;
 use crate::error::{Fail, refused};
+use crate::json::Json;
 use crate::pool::{Session, pipeline};
-use crate::time::Time;
+use crate::time::{Time, maybe};
 
-/// One statement, so one snapshot: an epoch with the windows that belong to it.
-const COVERAGE: &str = "
-SELECT clock_timestamp(), c.id, c.origin_instant, c.normalized_instant, c.plan_epoch, beyond.starts, beyond.ends,
-  (SELECT count(*) FROM ing_task
-   WHERE provenance_code = $1 AND endpoint_name = $2 AND operation_code = $3 AND status_code = 'QUEUED')
-FROM (VALUES (1)) AS always
-LEFT JOIN ing_cursor c ON c.provenance_code = $1 AND c.operation_code = $3 AND c.cursor_key = $4
-  AND c.namespace_scope_code = $5 AND c.namespace_key = $6
-LEFT JOIN LATERAL (
-  SELECT array_agg(t.window_from ORDER BY t.window_from, t.window_to) AS starts,
-    array_agg(t.window_to ORDER BY t.window_from, t.window_to) AS ends
-  FROM ing_task t
-  WHERE t.cursor_id = c.id AND t.window_to > coalesce(c.normalized_instant, c.origin_instant)
-    AND t.status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING', 'SUCCEEDED')
-) AS beyond ON true";
+const LOCK: &str = "
+SELECT normalized_instant, normalized_numeric, cursor_value, origin_instant, version, direction_code, operation_code
+FROM ing_cursor WHERE id = $1 FOR UPDATE";
 
-const LOCK: &str = "SELECT origin_instant, normalized_instant, version FROM ing_cursor WHERE id = $1 FOR UPDATE";
+/// The furthest event, in the cursor's direction.
+const FURTHEST: &str = "
+SELECT new_instant, new_numeric, new_value FROM (
+  (SELECT e.new_instant, e.new_numeric, e.new_value FROM ing_cursor_event e
+   WHERE e.cursor_id = $1 AND e.direction_code = 'FORWARD' AND e.new_instant IS NOT NULL
+   ORDER BY e.cursor_id DESC, e.new_instant DESC LIMIT 1)
+  UNION ALL
+  (SELECT e.new_instant, e.new_numeric, e.new_value FROM ing_cursor_event e
+   WHERE e.cursor_id = $1 AND e.direction_code = 'BACKFILL' AND e.new_instant IS NOT NULL
+   ORDER BY e.cursor_id, e.new_instant LIMIT 1)
+  UNION ALL
+  (SELECT e.new_instant, e.new_numeric, e.new_value FROM ing_cursor_event e
+   WHERE e.cursor_id = $1 AND e.new_numeric IS NOT NULL
+   ORDER BY e.cursor_id DESC, e.new_numeric DESC LIMIT 1)
+) AS furthest";
 
-const NEWEST: &str = "SELECT max(new_instant) FROM ing_cursor_event WHERE cursor_id = $1";
+/// Windows of which every task is SUCCEEDED, and what is done of those that ended short.
+const COMPLETED: &str = concat!(
+    "
+WITH c AS (
+  SELECT id, direction_code, coalesce(normalized_instant, origin_instant) AS start FROM ing_cursor WHERE id = $1
+),
+tasks AS (",
+    tasks_beyond!(),
+    ")
+SELECT window_from, window_to FROM tasks
+WHERE replaced = 0
+GROUP BY plan_id, window_from, window_to
+HAVING bool_and(status_code = 'SUCCEEDED')
+UNION
+SELECT done_from, done_to FROM tasks
+WHERE done_from IS NOT NULL AND status_code IN ('PARTIAL', 'FAILED', 'CANCELLED')"
+);
 
-const COMPLETED: &str = "
-SELECT t.window_from, t.window_to
-FROM ing_cursor c JOIN ing_task t ON t.cursor_id = c.id
-WHERE c.id = $1 AND t.status_code = 'SUCCEEDED' AND t.window_to > coalesce(c.normalized_instant, c.origin_instant)";
+/// The segments of the newest plan that has any, from the value on; whether those that count are SUCCEEDED.
+const SEGMENTS: &str = "
+SELECT t.ordinal, coalesce(bool_and(t.status_code = 'SUCCEEDED') FILTER (WHERE t.replaced = 0), false), max(t.last_id)
+FROM ing_cursor c
+JOIN ing_task t ON t.cursor_id = c.id AND t.window_to IS NULL AND t.window_from IS NULL
+  AND t.ordinal >= coalesce(c.normalized_numeric, 0)
+WHERE c.id = $1 AND t.plan_id = (
+  SELECT n.plan_id FROM ing_task n
+  WHERE n.cursor_id = $1 AND n.window_to IS NULL AND n.window_from IS NULL
+  ORDER BY n.cursor_id DESC, n.window_to DESC, n.window_from DESC, n.ordinal DESC
+  LIMIT 1)
+GROUP BY t.ordinal
+ORDER BY t.ordinal";
 
 const RECORD: &str = "
 INSERT INTO ing_cursor_event (cursor_id, provenance_code, endpoint_name, operation_code, cursor_key,
-  namespace_scope_code, namespace_key, direction_code, prev_value, new_value, prev_instant, new_instant,
-  observed_max_value, task_id, run_id, idempotent_key, created_at)
-SELECT id, provenance_code, endpoint_name, operation_code, cursor_key,
-  namespace_scope_code, namespace_key, direction_code, cursor_value, $2, normalized_instant, $3,
-  $4, $5, $6, $7, clock_timestamp()
-FROM ing_cursor WHERE id = $1
+  namespace_scope_code, namespace_key, direction_code, prev_value, new_value, prev_instant, new_instant, prev_numeric,
+  new_numeric, observed_max_value, schedule_instance_id, plan_id, slice_id, task_id, run_id, batch_no, expr_hash,
+  record_remarks, idempotent_key, created_at)
+SELECT c.id, c.provenance_code, c.endpoint_name, c.operation_code, c.cursor_key,
+  c.namespace_scope_code, c.namespace_key, c.direction_code, c.cursor_value, $2, c.normalized_instant, $3,
+  c.normalized_numeric, $4, $5, t.schedule_instance_id, t.plan_id, t.slice_id, $6, $7, $8, t.expr_hash,
+  $9, $10, clock_timestamp()
+FROM ing_cursor c LEFT JOIN ing_task t ON t.id = $6
+WHERE c.id = $1
 ON CONFLICT (idempotent_key) DO NOTHING";
 
-const ADVANCE: &str = "
-UPDATE ing_cursor
-SET cursor_value = $2, normalized_instant = $3, version = version + 1, updated_at = clock_timestamp()
-WHERE id = $1 AND version = $4 AND (normalized_instant IS NULL OR normalized_instant < $3)
-  AND EXISTS (SELECT 1 FROM ing_cursor_event WHERE cursor_id = $1 AND new_instant >= $3)
-RETURNING id";
-
-#[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[COVERAGE, LOCK, NEWEST, COMPLETED, RECORD, ADVANCE];
-
-pub(super) async fn read_coverage(session: &Session, op: &ReadCoverage) -> Result<Coverage, Fail> {
-    let [coverage] = session.prepare([COVERAGE]).await?;
-    let name = &op.cursor;
-    let (operation, scope) = (name.operation.as_str(), name.scope.as_str());
-    let row = session
-        .one(
-            &coverage,
-            &[&name.provenance_code, &name.endpoint_name, &operation, &name.cursor_key, &scope, &name.namespace_key],
+/// The nearest event at the value or beyond it says where the value comes from.
+macro_rules! advance {
+    ($column:literal, $onward:literal, $events:literal) => {
+        concat!(
+            "
+UPDATE ing_cursor c
+SET cursor_value = $2, ",
+            $column,
+            " = $3, version = c.version + 1, updated_at = clock_timestamp(),
+  schedule_instance_id = e.schedule_instance_id, plan_id = e.plan_id, slice_id = e.slice_id, task_id = e.task_id,
+  run_id = e.run_id, batch_no = e.batch_no, expr_hash = e.expr_hash,
+  observed_max_value = greatest(c.observed_max_value, e.observed_max_value)
+FROM (",
+            $events,
+            ") AS e
+WHERE c.id = $1 AND c.version = $4 AND (c.",
+            $column,
+            " IS NULL OR ",
+            $onward,
+            ")
+RETURNING c.id"
         )
-        .await?;
-    let time = |at| Ok::<_, Fail>(row.try_get::<_, Option<Time>>(at)?.map(|Time(ts)| ts));
-    let times = |at| Ok::<_, Fail>(row.try_get::<_, Option<Vec<Time>>>(at)?.unwrap_or_default());
-    let covered = times(5)?.into_iter().zip(times(6)?).map(|(Time(from), Time(to))| Window { from, to }).collect();
-    Ok(Coverage {
-        cursor: row.try_get::<_, Option<i64>>(1)?.map(CursorId),
-        origin: time(2)?,
-        value: time(3)?,
-        epoch: row.try_get::<_, Option<i64>>(4)?.unwrap_or(0),
-        covered,
-        queued: count(row.try_get(7)?),
-        now: row.try_get::<_, Time>(0)?.0,
-    })
+    };
 }
 
+const ADVANCE_TIME: &str = advance!(
+    "normalized_instant",
+    "CASE c.direction_code WHEN 'FORWARD' THEN c.normalized_instant < $3 ELSE c.normalized_instant > $3 END",
+    "
+  (SELECT * FROM ing_cursor_event
+   WHERE cursor_id = $1 AND direction_code = 'FORWARD' AND new_instant >= $3 ORDER BY new_instant LIMIT 1)
+  UNION ALL
+  (SELECT * FROM ing_cursor_event
+   WHERE cursor_id = $1 AND direction_code = 'BACKFILL' AND new_instant <= $3 ORDER BY new_instant DESC LIMIT 1)"
+);
+
+const ADVANCE_SEGMENTS: &str = advance!(
+    "normalized_numeric",
+    "c.normalized_numeric < $3",
+    "SELECT * FROM ing_cursor_event WHERE cursor_id = $1 AND new_numeric >= $3 ORDER BY new_numeric LIMIT 1"
+);
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] = &[LOCK, FURTHEST, COMPLETED, SEGMENTS, RECORD, ADVANCE_TIME, ADVANCE_SEGMENTS];
+
 pub(super) async fn record_advance(session: &Session, op: RecordAdvance) -> Result<Advance, Fail> {
-    let [lock, newest, completed, record] = session.prepare([LOCK, NEWEST, COMPLETED, RECORD]).await?;
+    let [lock, furthest, completed, segments] = session.prepare([LOCK, FURTHEST, COMPLETED, SEGMENTS]).await?;
     let id = op.cursor.0;
-    // Events and windows are read by statements that start when the lock is held: none of an earlier turn is missing.
-    let ((), row, newest, completed) = pipeline!(
+    // Events and tasks are read by statements that start when the lock is held: none of an earlier turn is missing.
+    let ((), row, furthest, completed) = pipeline!(
         session.begin(),
         session.opt(&lock, &[&id]),
-        session.one(&newest, &[&id]),
+        session.opt(&furthest, &[&id]),
         session.rows(&completed, &[&id]),
     )?;
     let row = row.ok_or_else(|| refused(format!("there is no cursor {id}")))?;
-    let value = row.try_get::<_, Option<Time>>(1)?.map(|Time(at)| at);
-    let start = value.unwrap_or(row.try_get::<_, Time>(0)?.0);
-    let newest = newest.try_get::<_, Option<Time>>(0)?.map(|Time(at)| at);
-    let windows = completed
-        .iter()
-        .map(|row| Ok(Window { from: row.try_get::<_, Time>(0)?.0, to: row.try_get::<_, Time>(1)?.0 }))
-        .collect::<Result<Vec<_>, Fail>>()?;
-    let prefix = completed_prefix(start, &windows);
-    let mut target = newest;
-    if prefix > newest.map_or(start, |newest| newest.max(start)) {
-        let (task, run) = op.cause.unzip();
-        let (task, run) = (task.map(|task| task.0), run.map(|run| run.0));
-        let observed = op.observed_max.map(|at| at.to_string());
-        let key = format!("{id}:{}", prefix.micros());
-        session.write(&record, &[&id, &prefix.to_string(), &Time(prefix), &observed, &task, &run, &key]).await?;
-        target = Some(prefix);
+    let direction: Direction = row.try_get::<_, &str>(5)?.parse()?;
+    let (value, mut target) = (read_mark(&row)?, furthest.as_ref().map(read_mark).transpose()?.flatten());
+    let origin = maybe(&row, 3)?;
+    let (start, complete) = match value.as_ref().map_or(origin, Mark::instant) {
+        Some(start) => (Some(Mark::At(start)), Some(Mark::At(completed_end(direction, start, &windows(&completed)?)))),
+        None => (None, completed_segments(&session.rows(&segments, &[&id]).await?)?),
+    };
+    let start = start.as_ref().or(value.as_ref());
+    if let Some(mark) = complete
+        && mark.is_beyond(start, direction)
+        && mark.is_beyond(target.as_ref(), direction)
+    {
+        let operation: Operation = row.try_get::<_, &str>(6)?.parse()?;
+        append(session, op, operation, &mark).await?;
+        target = Some(mark);
     }
     session.commit().await?;
-    Ok(Advance { value, target, version: row.try_get(2)? })
+    Ok(Advance { direction, value, target, version: row.try_get(4)? })
 }
 
-pub(super) async fn advance(session: &Session, op: AdvanceCursor) -> Result<CursorMoved, Fail> {
-    let [advance] = session.prepare([ADVANCE]).await?;
-    let rows = session.alone(&advance, &[&op.cursor.0, &op.to.to_string(), &Time(op.to), &op.version]).await?;
+fn windows(rows: &[Row]) -> Result<Vec<Window>, Fail> {
+    rows.iter().map(|row| Ok(Window { from: row.try_get::<_, Time>(0)?.0, to: row.try_get::<_, Time>(1)?.0 })).collect()
+}
+
+/// How far segments, by ordinal, are complete without a hole.
+fn completed_segments(rows: &[Row]) -> Result<Option<Mark>, Fail> {
+    let mut mark = None;
+    for row in rows {
+        let (place, done): (i64, bool) = (row.try_get(0)?, row.try_get(1)?);
+        let follows = match &mark {
+            Some(Mark::Nth { ordinal, .. }) => place == *ordinal,
+            _ => true,
+        };
+        if !done || !follows {
+            break;
+        }
+        mark = Some(Mark::Nth { ordinal: place + 1, last: row.try_get(2)? });
+    }
+    Ok(mark)
+}
+
+async fn append(session: &Session, op: RecordAdvance, operation: Operation, mark: &Mark) -> Result<(), Fail> {
+    let [record] = session.prepare([RECORD]).await?;
+    let (instant, numeric) = match mark {
+        Mark::At(at) => (Some(Time(*at)), None),
+        Mark::Nth { ordinal, .. } => (None, Some(*ordinal)),
+    };
+    let place = instant.map_or(numeric.unwrap_or_default(), |Time(at)| at.micros());
+    let (task, run) = (op.cause.map(|cause| cause.task.0), op.cause.map(|cause| cause.run.0));
+    let batch_no = op.cause.map(|cause| i64::from(cause.batch_no));
+    let observed = op.observed_max.map(|at| at.to_string());
+    let (remarks, key) = (Json(op.remarks(operation)), format!("{}:{place}", op.cursor));
+    session
+        .write(
+            &record,
+            &[&op.cursor.0, &mark.to_text(), &instant, &numeric, &observed, &task, &run, &batch_no, &remarks, &key],
+        )
+        .await?;
+    Ok(())
+}
+
+/// A value in its three columns: the instant, the number, the text.
+fn read_mark(row: &Row) -> Result<Option<Mark>, Fail> {
+    mark_at(row, 0)
+}
+
+pub(super) fn mark_at(row: &Row, at: usize) -> Result<Option<Mark>, Fail> {
+    if let Some(instant) = maybe(row, at)? {
+        return Ok(Some(Mark::At(instant)));
+    }
+    let Some(ordinal) = row.try_get::<_, Option<i64>>(at + 1)? else { return Ok(None) };
+    Ok(Some(Mark::Nth { ordinal, last: row.try_get::<_, Option<String>>(at + 2)?.unwrap_or_default() }))
+}
+
+pub(super) async fn advance(session: &Session, op: &AdvanceCursor) -> Result<CursorMoved, Fail> {
+    let [time, segments] = session.prepare([ADVANCE_TIME, ADVANCE_SEGMENTS]).await?;
+    let (id, text) = (op.cursor.0, op.to.to_text());
+    let rows = match &op.to {
+        Mark::At(at) => session.alone(&time, &[&id, &text, &Time(*at), &op.version]).await?,
+        Mark::Nth { ordinal, .. } => session.alone(&segments, &[&id, &text, ordinal, &op.version]).await?,
+    };
     Ok(CursorMoved { moved: !rows.is_empty() })
 }

@@ -20,10 +20,10 @@ macro_rules! insert {
 INSERT INTO ing_task_run_batch (run_id, task_id, slice_id, plan_id, schedule_instance_id, provenance_code,
   endpoint_name, expr_hash, batch_no, position, next_position, page_no, page_size, before_token, after_token,
   before_url, next_url, status_code, has_next, latency_ms, inserted, updated, skipped, failed, retries, throttled,
-  stats, request_digest, response_digest, error, idempotent_key, created_at)
+  stats, request_digest, response_digest, error, idempotent_key, created_at, window_from, window_to)
 SELECT $1, t.id, $3, $4, $5, t.provenance_code, t.endpoint_name, $6, $7, $8, $9, $10, $11, $12, $13,
   $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
-  $25, $26, $27, $28, $29, $30
+  $25, $26, $27, $28, $29, $30, t.window_from, t.window_to
 FROM ing_task t WHERE t.id = $2
 ",
             $ending
@@ -173,7 +173,8 @@ impl Place {
                 | Position::Page(_)
                 | Position::Token(_)
                 | Position::Time
-                | Position::Ids { .. } => None,
+                | Position::Ids { .. }
+                | Position::Keys { .. } => None,
             },
         })
     }

@@ -1,6 +1,5 @@
 //! A plan with its slices and tasks, whole or in parts.
 
-use patra_core::state::Operation;
 use patra_core::tx::{NewPlan, NewSlice, PlanSaved, PlanTarget, SavePlan, TxError};
 use patra_core::{CursorId, PlanId};
 
@@ -18,7 +17,7 @@ FOR UPDATE";
 const MAKE_CURSOR: &str = "
 INSERT INTO ing_cursor (provenance_code, endpoint_name, operation_code, cursor_key, namespace_scope_code, namespace_key,
   cursor_type_code, direction_code, origin_instant, created_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, 'TIME', $7, $8, $9, $9)
+VALUES ($1, $2, $3, $4, $5, $6, $10, $7, $8, $9, $9)
 ON CONFLICT (provenance_code, operation_code, cursor_key, namespace_scope_code, namespace_key) DO NOTHING";
 
 /// A statement of its own, so that it sees a row that another planner made while ours waited for it.
@@ -37,14 +36,14 @@ const INSERT_PLAN: &str = "
 INSERT INTO ing_plan (schedule_instance_id, cursor_id, project_key, provenance_code, endpoint_name, operation_code,
   window_from, window_to, plan_strategy, expr_proto_hash, spec_fingerprint, status_code, record_remarks, created_at)
 SELECT i.id, $2, $3, i.provenance_code, i.endpoint_name, i.operation_code,
-  $4, $5, 'time', $6, $6, $7, $8, $9
+  $4, $5, $10, $6, $6, $7, $8, $9
 FROM ing_schedule_instance i WHERE i.id = $1
 RETURNING id";
 
 const CONTINUE_PLAN: &str = "
 UPDATE ing_plan SET status_code = $3
 WHERE id = $1 AND schedule_instance_id = $2 AND status_code = 'PARTIAL'
-RETURNING id";
+RETURNING spec_fingerprint";
 
 const INSERT_SLICES: &str = "
 INSERT INTO ing_plan_slice (plan_id, provenance_code, endpoint_name, slice_spec, slice_signature_hash, expr_hash,
@@ -58,18 +57,19 @@ ON CONFLICT (plan_id, slice_signature_hash) DO NOTHING";
 const INSERT_TASKS: &str = "
 INSERT INTO ing_task (schedule_instance_id, plan_id, slice_id, cursor_id, project_key, provenance_code, endpoint_name,
   operation_code, params, expr_hash, idempotent_key, window_from, window_to, status_code, priority, scheduled_at,
-  created_at, credential_id)
+  created_at, credential_id, c_max, ordinal, last_id)
 SELECT $1, $2, s.id, $3, $4, $5, $6, $7, t.params, t.expr_hash, t.idempotent_key, t.window_from, t.window_to,
-  'QUEUED', $8, $15, $15, $16
-FROM unnest($9::text[], $10::jsonb[], $11::text[], $12::text[], $13::timestamptz[], $14::timestamptz[])
-  WITH ORDINALITY AS t (signature, params, expr_hash, idempotent_key, window_from, window_to, place)
+  'QUEUED', $8, $15, $15, $16, $17, t.ordinal, t.last_id
+FROM unnest($9::text[], $10::jsonb[], $11::text[], $12::text[], $13::timestamptz[], $14::timestamptz[], $18::bigint[],
+    $19::text[])
+  WITH ORDINALITY AS t (signature, params, expr_hash, idempotent_key, window_from, window_to, ordinal, last_id, place)
 JOIN ing_plan_slice s ON s.plan_id = $2 AND s.slice_signature_hash = t.signature
 ORDER BY t.place
 ON CONFLICT (idempotent_key) DO NOTHING";
 
 const END_TRIGGER: &str = "
 UPDATE ing_schedule_instance
-SET status_code = $2, not_before = $3, lease_owner = NULL, leased_until = NULL
+SET status_code = $2, not_before = $3, expr_proto_hash = $4, lease_owner = NULL, leased_until = NULL
 WHERE id = $1";
 
 #[cfg(test)]
@@ -102,12 +102,12 @@ struct Origin {
 
 pub(super) async fn save(session: &Session, op: &SavePlan) -> Result<PlanSaved, Fail> {
     let Locked { origin, cursor, now } = lock(session, op).await?;
-    let plan = match &op.target {
+    let (plan, proto) = match &op.target {
         PlanTarget::New(new) => insert_plan(session, op, cursor, new, now).await?,
         PlanTarget::Existing(plan) => continue_plan(session, op, cursor, *plan).await?,
     };
     let created = insert_tasks(session, op, &origin, cursor, plan, now).await?;
-    session.commit().await?;
+    end_trigger(session, op, &proto, now).await?;
     let given = op.slices.len() as u64;
     Ok(PlanSaved {
         plan,
@@ -122,10 +122,7 @@ async fn lock(session: &Session, op: &SavePlan) -> Result<Locked, Fail> {
     let [trigger, now, make, lock] = session.prepare([LOCK_TRIGGER, NOW, MAKE_CURSOR, LOCK_CURSOR]).await?;
     let name = &op.cursor;
     let (operation, scope) = (name.operation.as_str(), name.scope.as_str());
-    let direction = match name.operation {
-        Operation::Harvest | Operation::Update => "FORWARD",
-        Operation::Backfill => "BACKFILL",
-    };
+    let (direction, kind) = (name.operation.direction().as_str(), if op.origin.is_some() { "TIME" } else { "ID" });
     let ((), trigger, now) =
         pipeline!(session.begin(), session.opt(&trigger, &[&op.instance.0, &op.fence.0]), moment(session, &now),)?;
     let trigger = trigger.ok_or(TxError::Fenced)?;
@@ -140,8 +137,9 @@ async fn lock(session: &Session, op: &SavePlan) -> Result<Locked, Fail> {
                 &scope,
                 &name.namespace_key,
                 &direction,
-                &Time(op.origin),
+                &op.origin.map(Time),
                 &now,
+                &kind,
             ],
         ),
         session.one(&lock, &[&name.provenance_code, &operation, &name.cursor_key, &scope, &name.namespace_key]),
@@ -163,9 +161,9 @@ async fn insert_plan(
     cursor: CursorId,
     new: &NewPlan,
     now: Time,
-) -> Result<PlanId, Fail> {
+) -> Result<(PlanId, String), Fail> {
     let [raise, snapshot, insert] = session.prepare([RAISE_EPOCH, STORE_SNAPSHOT, INSERT_PLAN]).await?;
-    let (from, to) = (Time(new.window.from), Time(new.window.to));
+    let (from, to) = (new.window.map(|window| Time(window.from)), new.window.map(|window| Time(window.to)));
     let (_, _, plan) = pipeline!(
         session.write(&raise, &[&cursor.0]),
         session.write(&snapshot, &[&new.snapshot_hash, &new.snapshot_body, &now]),
@@ -181,19 +179,25 @@ async fn insert_plan(
                 &plan_status(op),
                 &Json(&new.remarks),
                 &now,
+                &new.strategy,
             ],
         ),
     )?;
-    Ok(PlanId(plan.try_get(0)?))
+    Ok((PlanId(plan.try_get(0)?), new.snapshot_hash.clone()))
 }
 
-async fn continue_plan(session: &Session, op: &SavePlan, cursor: CursorId, plan: PlanId) -> Result<PlanId, Fail> {
+async fn continue_plan(
+    session: &Session,
+    op: &SavePlan,
+    cursor: CursorId,
+    plan: PlanId,
+) -> Result<(PlanId, String), Fail> {
     let [raise, go_on] = session.prepare([RAISE_EPOCH, CONTINUE_PLAN]).await?;
     let (_, found) = pipeline!(
         session.write(&raise, &[&cursor.0]),
         session.opt(&go_on, &[&plan.0, &op.instance.0, &plan_status(op)]),
     )?;
-    found.map(|_| plan).ok_or_else(|| TxError::Conflict.into())
+    Ok((plan, found.ok_or(TxError::Conflict)?.try_get(0)?))
 }
 
 fn plan_status(op: &SavePlan) -> &'static str {
@@ -208,11 +212,9 @@ async fn insert_tasks(
     plan: PlanId,
     now: Time,
 ) -> Result<u64, Fail> {
-    let [slices, tasks, trigger] = session.prepare([INSERT_SLICES, INSERT_TASKS, END_TRIGGER]).await?;
+    let [slices, tasks] = session.prepare([INSERT_SLICES, INSERT_TASKS]).await?;
     let given = Columns::of(&op.slices);
-    let (status, not_before) =
-        if op.complete { ("PLANNED", now) } else { ("REQUESTED", Time(now.0 + op.resume_delay)) };
-    let (_, created, ended) = pipeline!(
+    let (_, created) = pipeline!(
         session.write(
             &slices,
             &[
@@ -247,31 +249,41 @@ async fn insert_tasks(
                 &given.to,
                 &now,
                 &op.credential.map(|credential| credential.0),
+                &i64::from(op.c_max),
+                &given.ordinals,
+                &given.last_ids,
             ],
         ),
-        session.write(&trigger, &[&op.instance.0, &status, &not_before]),
     )?;
-    if ended != 1 {
-        return Err(refused("a locked trigger disappeared"));
-    }
     Ok(created)
+}
+
+async fn end_trigger(session: &Session, op: &SavePlan, proto: &str, now: Time) -> Result<(), Fail> {
+    let [trigger] = session.prepare([END_TRIGGER]).await?;
+    let (status, not_before) =
+        if op.complete { ("PLANNED", now) } else { ("REQUESTED", Time(now.0 + op.resume_delay)) };
+    let (ended, ()) =
+        pipeline!(session.write(&trigger, &[&op.instance.0, &status, &not_before, &proto]), session.commit())?;
+    if ended == 1 { Ok(()) } else { Err(refused("a locked trigger disappeared")) }
 }
 
 /// The slices as the arrays that `unnest` takes.
 #[derive(Default)]
-struct Columns<'a> {
-    specs: Vec<Json<&'a str>>,
-    signatures: Vec<&'a str>,
-    expr_hashes: Vec<&'a str>,
-    expr_snapshots: Vec<Json<&'a str>>,
-    params: Vec<Json<&'a str>>,
-    keys: Vec<&'a str>,
-    from: Vec<Time>,
-    to: Vec<Time>,
+pub(super) struct Columns<'a> {
+    pub(super) specs: Vec<Json<&'a str>>,
+    pub(super) signatures: Vec<&'a str>,
+    pub(super) expr_hashes: Vec<&'a str>,
+    pub(super) expr_snapshots: Vec<Json<&'a str>>,
+    pub(super) params: Vec<Json<&'a str>>,
+    pub(super) keys: Vec<&'a str>,
+    pub(super) from: Vec<Option<Time>>,
+    pub(super) to: Vec<Option<Time>>,
+    pub(super) ordinals: Vec<Option<i64>>,
+    pub(super) last_ids: Vec<Option<&'a str>>,
 }
 
 impl Columns<'_> {
-    fn of(slices: &[NewSlice]) -> Columns<'_> {
+    pub(super) fn of(slices: &[NewSlice]) -> Columns<'_> {
         let mut columns = Columns::default();
         for slice in slices {
             columns.specs.push(Json(&slice.spec));
@@ -280,8 +292,10 @@ impl Columns<'_> {
             columns.expr_snapshots.push(Json(&slice.expr_snapshot));
             columns.params.push(Json(&slice.task_params));
             columns.keys.push(&slice.task_key);
-            columns.from.push(Time(slice.window.from));
-            columns.to.push(Time(slice.window.to));
+            columns.from.push(slice.window.map(|window| Time(window.from)));
+            columns.to.push(slice.window.map(|window| Time(window.to)));
+            columns.ordinals.push(slice.segment.as_ref().map(|segment| segment.ordinal));
+            columns.last_ids.push(slice.segment.as_ref().map(|segment| segment.last_id.as_str()));
         }
         columns
     }

@@ -1,11 +1,15 @@
 //! Writing the registry. The provenance's row is the lock: two who write the same one take turns.
 
+use patra_core::Ts;
 use patra_core::registry::{Table, WHOLE};
-use patra_core::tx::{Applied, ApplyProvenance, RemoveProvenance, Removed, TxError};
+use patra_core::state::UpdateReason;
+use patra_core::tx::{Applied, ApplyProvenance, Release, RemoveProvenance, Removed, TxError};
 
-use super::{NOW, micros, moment};
+use super::hold::RELEASE_ADVISED;
+use super::{NOW, moment};
 use crate::error::{Fail, refused};
 use crate::pool::{Session, pipeline};
+use crate::time::Time;
 
 const CREATE: &str = "
 INSERT INTO reg_provenance (provenance_code, name, config, document_hash, created_at, updated_at)
@@ -31,19 +35,22 @@ SET role = excluded.role, config = excluded.config, updated_at = excluded.update
 WHERE known.role <> excluded.role OR known.config <> excluded.config";
 
 const REMOVE_SCHEDULES: &str = "
-DELETE FROM reg_schedule
-WHERE provenance_code = $1 AND operation_code = 'HARVEST' AND endpoint_name <> ALL ($2::text[])";
+DELETE FROM reg_schedule s
+WHERE s.provenance_code = $1 AND NOT EXISTS (
+  SELECT FROM unnest($2::text[], $3::text[], $4::text[]) AS given (endpoint_name, operation_code, reason_code)
+  WHERE given.endpoint_name = s.endpoint_name AND given.operation_code = s.operation_code
+    AND given.reason_code = s.reason_code)";
 
-/// An unchanged interval keeps its next due time.
+/// One whose time is the same keeps its next due time.
 const PUT_SCHEDULES: &str = "
-INSERT INTO reg_schedule (provenance_code, endpoint_name, operation_code, every_us, next_due_at)
-SELECT $1, given.endpoint_name, 'HARVEST', given.every_us,
-  $4::timestamptz + given.every_us * interval '1 microsecond'
-FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS given (endpoint_name, every_us, place)
+INSERT INTO reg_schedule (provenance_code, endpoint_name, operation_code, reason_code, when_text, next_due_at)
+SELECT $1, given.endpoint_name, given.operation_code, given.reason_code, given.when_text, given.next_due_at
+FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[])
+  WITH ORDINALITY AS given (endpoint_name, operation_code, reason_code, when_text, next_due_at, place)
 ORDER BY given.place
-ON CONFLICT (provenance_code, endpoint_name, operation_code) DO UPDATE
-SET every_us = excluded.every_us, next_due_at = excluded.next_due_at
-WHERE reg_schedule.every_us <> excluded.every_us";
+ON CONFLICT (provenance_code, endpoint_name, operation_code, reason_code) DO UPDATE
+SET when_text = excluded.when_text, next_due_at = excluded.next_due_at
+WHERE reg_schedule.when_text <> excluded.when_text";
 
 macro_rules! sections {
     ($($cte:ident $name:literal),* $(,)?) => {
@@ -102,7 +109,7 @@ pub(super) const STATEMENTS: &[&str] = &[
 ];
 
 pub(super) async fn apply(session: &Session, op: &ApplyProvenance) -> Result<Applied, Fail> {
-    let [create, lock, now, change] = session.prepare([CREATE, LOCK, NOW, CHANGE]).await?;
+    let [create, lock, now, change, release] = session.prepare([CREATE, LOCK, NOW, CHANGE, RELEASE_ADVISED]).await?;
     let [remove_endpoints, put_endpoints, remove_sections, put_sections, remove_schedules, put_schedules] = session
         .prepare([REMOVE_ENDPOINTS, PUT_ENDPOINTS, REMOVE_SECTIONS, PUT_SECTIONS, REMOVE_SCHEDULES, PUT_SCHEDULES])
         .await?;
@@ -128,14 +135,18 @@ pub(super) async fn apply(session: &Session, op: &ApplyProvenance) -> Result<App
     if applied == Applied::Changed {
         session.write(&change, &[code, &op.name, &config, &op.document_hash, &now]).await?;
     }
-    let given = Columns::of(op);
+    let given = Columns::of(op, now.0);
     pipeline!(
         session.write(&remove_endpoints, &[code, &given.names]),
         session.write(&put_endpoints, &[code, &given.names, &given.roles, &given.defs, &now]),
         session.write(&remove_sections, &[code, &given.tables, &given.owners]),
         session.write(&put_sections, &[code, &given.tables, &given.owners, &given.configs, &now]),
-        session.write(&remove_schedules, &[code, &given.scheduled]),
-        session.write(&put_schedules, &[code, &given.scheduled, &given.every, &now]),
+        session.write(&remove_schedules, &[code, &given.scheduled, &given.operations, &given.reasons]),
+        session.write(
+            &put_schedules,
+            &[code, &given.scheduled, &given.operations, &given.reasons, &given.times, &given.due],
+        ),
+        session.write(&release, &[code, &Release::BY_MANIFEST, &now]),
     )?;
     session.commit().await?;
     Ok(applied)
@@ -152,7 +163,7 @@ pub(super) async fn remove(session: &Session, op: &RemoveProvenance) -> Result<R
             session.write(&remove, &[code]),
             session.write(&remove_endpoints, &[code, &none]),
             session.write(&remove_sections, &[code, &none, &none]),
-            session.write(&remove_schedules, &[code, &none]),
+            session.write(&remove_schedules, &[code, &none, &none, &none]),
         )?;
     }
     session.commit().await?;
@@ -169,19 +180,25 @@ struct Columns<'a> {
     owners: Vec<&'a str>,
     configs: Vec<&'a str>,
     scheduled: Vec<&'a str>,
-    every: Vec<i64>,
+    operations: Vec<&'a str>,
+    reasons: Vec<&'a str>,
+    times: Vec<String>,
+    due: Vec<Time>,
 }
 
 impl Columns<'_> {
-    fn of(op: &ApplyProvenance) -> Columns<'_> {
+    fn of(op: &ApplyProvenance, now: Ts) -> Columns<'_> {
         let mut columns = Columns::default();
         for endpoint in &op.endpoints {
             columns.names.push(&endpoint.endpoint_name);
             columns.roles.push(&endpoint.role);
             columns.defs.push(op.config(Table::EndpointDef, &endpoint.endpoint_name));
-            if let Some(schedule) = endpoint.schedule {
+            for schedule in &endpoint.schedules {
                 columns.scheduled.push(&endpoint.endpoint_name);
-                columns.every.push(micros(schedule.every));
+                columns.operations.push(schedule.operation.as_str());
+                columns.reasons.push(schedule.reason.map_or("", UpdateReason::as_str));
+                columns.times.push(schedule.when.to_text());
+                columns.due.push(Time(schedule.when.first_after(now).unwrap_or(Ts::NEVER)));
             }
         }
         for row in &op.rows {

@@ -4,31 +4,44 @@ use std::time::Duration;
 
 use patra_core::paging::Position;
 use patra_core::state::TaskStatus;
-use patra_core::tx::{EndRun, Resume, RunEnd, RunEnded, RunStarted, StartRun, TxError};
+use patra_core::tx::{EndRun, Release, Resume, RunEnd, RunEnded, RunStarted, StartRun, Subject, TxError};
 use patra_core::{Fault, RunId};
 use serde_json::json;
-use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, Statement};
 
 use super::ledger::{INSERT_FAILURE, Ledger};
-use super::{NOW, count, moment, split};
+use super::{NOW, count, hold, moment, raw, split};
 use crate::error::{Fail, refused};
 use crate::json::{Json, JsonText};
 use crate::pool::{Session, pipeline};
 use crate::time::Time;
 
 const LOCK_LEASED: &str = "
-SELECT p.status_code, p.spec_fingerprint, s.status_code
+SELECT p.status_code, p.spec_fingerprint, s.status_code, t.redrive_of, t.redrive_request
 FROM ing_task t JOIN ing_plan p ON p.id = t.plan_id JOIN ing_plan_slice s ON s.id = t.slice_id
 WHERE t.id = $1 AND t.lease_epoch = $2 AND t.status_code IN ('DISPATCHED', 'EXECUTING')
 FOR UPDATE OF t";
 
 const FIND_RUN: &str = "SELECT id FROM ing_task_run WHERE task_id = $1 AND attempt_no = $2";
 
-/// Runs of a task follow each other, so the greatest id is the latest.
+/// Runs of a task follow each other, so the greatest id is the latest. A task that drives another one again goes on where
+/// that one stopped, as long as it has nothing of its own.
 const LAST_BATCH: &str = "
-SELECT run_id, batch_no, next_position FROM ing_task_run_batch
-WHERE task_id = $1 AND status_code = 'SUCCEEDED'
-ORDER BY run_id DESC, batch_no DESC
+WITH RECURSIVE driven AS (
+  SELECT id, redrive_of, 0 AS step FROM ing_task WHERE id = $1
+  UNION ALL
+  SELECT t.id, t.redrive_of, driven.step + 1 FROM driven JOIN ing_task t ON t.id = driven.redrive_of
+)
+SELECT last.run_id, last.batch_no, last.next_position
+FROM driven
+CROSS JOIN LATERAL (
+  SELECT b.run_id, b.batch_no, b.next_position FROM ing_task_run_batch b
+  WHERE b.task_id = driven.id AND b.status_code = 'SUCCEEDED'
+  ORDER BY b.run_id DESC, b.batch_no DESC
+  LIMIT 1
+) AS last
+ORDER BY driven.step
 LIMIT 1";
 
 const CANCEL_TASK: &str = "
@@ -48,7 +61,9 @@ SELECT id, plan_id, provenance_code, endpoint_name, operation_code, lease_epoch,
 FROM ing_task WHERE id = $1
 RETURNING id";
 
-const LOCK_TASK: &str = "SELECT status_code, lease_epoch, attempt_count FROM ing_task WHERE id = $1 FOR UPDATE";
+const LOCK_TASK: &str = "
+SELECT status_code, lease_epoch, attempt_count, provenance_code, endpoint_name, operation_code
+FROM ing_task WHERE id = $1 FOR UPDATE";
 
 const READ_RUN: &str = "
 SELECT r.status_code IN ('SUCCEEDED', 'PARTIAL', 'FAILED', 'CANCELLED'), r.attempt_no,
@@ -58,7 +73,8 @@ FROM ing_task_run r WHERE r.id = $1 AND r.task_id = $2";
 const END_TASK: &str = "
 UPDATE ing_task
 SET status_code = $3, error = $4, attempt_count = $5, scheduled_at = coalesce($6, scheduled_at), finished_at = $7,
-  lease_owner = NULL, leased_until = NULL
+  items = items + $8, done_from = coalesce($9, done_from), done_to = coalesce($10, done_to),
+  replaced = greatest(replaced, $11), lease_owner = NULL, leased_until = NULL
 WHERE id = $1 AND lease_epoch = $2 AND status_code = 'EXECUTING'";
 
 const END_RUN: &str = "
@@ -90,16 +106,31 @@ pub(super) async fn start(session: &Session, op: StartRun) -> Result<RunStarted,
     let resume = last.as_ref().map(read_resume).transpose()?;
     let run = match known {
         Some(row) => RunId(row.try_get(0)?),
-        None => open(session, op, resume.as_ref(), now).await?,
+        None => {
+            let mut checkpoint = serde_json::Map::new();
+            if let Some(resume) = &resume {
+                let from = json!({ "runId": resume.run, "batchNo": resume.batch_no });
+                checkpoint.insert("resumedFrom".to_owned(), from);
+            }
+            if let Some(task) = leased.try_get::<_, Option<i64>>(3)? {
+                let request: Option<&str> = leased.try_get(4)?;
+                checkpoint.insert("replay".to_owned(), json!({ "task": task, "request": request }));
+            }
+            open(session, op, checkpoint, now).await?
+        }
     };
     session.commit().await?;
     Ok(RunStarted::Go { run, attempt_no: fence, snapshot_hash: leased.try_get(1)?, resume })
 }
 
-async fn open(session: &Session, op: StartRun, resume: Option<&Resume>, now: Time) -> Result<RunId, Fail> {
+async fn open(
+    session: &Session,
+    op: StartRun,
+    checkpoint: serde_json::Map<String, serde_json::Value>,
+    now: Time,
+) -> Result<RunId, Fail> {
     let [execute, insert] = session.prepare([EXECUTE_TASK, INSERT_RUN]).await?;
-    let checkpoint = resume.map(|resume| json!({ "resumedFrom": { "runId": resume.run, "batchNo": resume.batch_no } }));
-    let checkpoint = checkpoint.as_ref().map(Json::of).transpose()?;
+    let checkpoint = (!checkpoint.is_empty()).then(|| Json::of(&checkpoint)).transpose()?;
     let (_, run) = pipeline!(
         session.write(&execute, &[&op.lease.task.0, &op.lease.fence.0, &now]),
         session.one(&insert, &[&op.lease.task.0, &checkpoint, &now]),
@@ -114,8 +145,8 @@ fn read_resume(row: &Row) -> Result<Resume, Fail> {
 }
 
 pub(super) async fn end(session: &Session, op: &EndRun) -> Result<RunEnded, Fail> {
-    let [lock, now, read, end_task, end_run, insert] =
-        session.prepare([LOCK_TASK, NOW, READ_RUN, END_TASK, END_RUN, INSERT_FAILURE]).await?;
+    let [lock, now, read, end_task, end_run, set_hold, end_advice] =
+        session.prepare([LOCK_TASK, NOW, READ_RUN, END_TASK, END_RUN, hold::INSERT, hold::RELEASE_ADVISORY]).await?;
     let (task, fence) = (op.lease.task.0, op.lease.fence.0);
     let ((), row, now, run) = pipeline!(
         session.begin(),
@@ -141,18 +172,70 @@ pub(super) async fn end(session: &Session, op: &EndRun) -> Result<RunEnded, Fail
     let (task_status, attempts) = (ending.task.as_str(), i64::from(ending.attempts));
     let scheduled_at = ending.delay.map(|delay| Time(now.0 + delay));
     let finished_at = ending.delay.is_none().then_some(now);
-    pipeline!(
-        session.write(&end_task, &[&task, &fence, &task_status, &error, &attempts, &scheduled_at, &finished_at]),
-        session.write(&end_run, &[&op.run.0, &ending.run, &error, &stats, &now]),
-    )?;
-    if let Some(failure) = &op.failure {
-        session.write(&insert, &Ledger::of_failure(op, failure, now)?.params()).await?;
-    }
+    let items = i64::from(op.stats.ret_count);
+    let (done_from, done_to) = (op.done.map(|done| Time(done.from)), op.done.map(|done| Time(done.to)));
+    let mut replaced = 0;
+    record_failure(session, op, now).await?;
     if let RunEnd::Split { slices, .. } = &op.end {
         split::replace(session, op.lease.task, slices, now).await?;
+        replaced = 1;
     }
-    session.commit().await?;
+    let values: [&(dyn ToSql + Sync); 11] = [
+        &task,
+        &fence,
+        &task_status,
+        &error,
+        &attempts,
+        &scheduled_at,
+        &finished_at,
+        &items,
+        &done_from,
+        &done_to,
+        &replaced,
+    ];
+    pipeline!(
+        session.write(&end_task, &values),
+        session.write(&end_run, &[&op.run.0, &ending.run, &error, &stats, &now]),
+        set_a_hold(session, &set_hold, op, now),
+        end_the_advice(session, &end_advice, op, &row, now),
+        session.commit(),
+    )?;
     Ok(RunEnded { task_status: ending.task })
+}
+
+/// A FAILED row in the ledger, with its answer. A row that is there already stands, and so does its answer.
+async fn record_failure(session: &Session, op: &EndRun, now: Time) -> Result<(), Fail> {
+    let Some(failure) = &op.failure else { return Ok(()) };
+    let [insert, keep] = session.prepare([INSERT_FAILURE, raw::INSERT]).await?;
+    let recorded = session.write(&insert, &Ledger::of_failure(op, failure, now)?.params()).await?;
+    let answer = failure.raw.as_ref().filter(|_| recorded > 0);
+    raw::keep(session, &keep, op.run, failure.batch_no, answer, now).await
+}
+
+async fn set_a_hold(session: &Session, insert: &Statement, op: &EndRun, now: Time) -> Result<(), Fail> {
+    match &op.hold {
+        Some(wanted) => hold::put(session, insert, wanted, now).await.map(drop),
+        None => Ok(()),
+    }
+}
+
+/// What was advised about a partition is answered by a task of it that succeeds.
+async fn end_the_advice(
+    session: &Session,
+    release: &Statement,
+    op: &EndRun,
+    task: &Row,
+    now: Time,
+) -> Result<(), Fail> {
+    if op.end != RunEnd::Succeeded {
+        return Ok(());
+    }
+    let partition = Subject {
+        operation: Some(task.try_get::<_, &str>(5)?.parse()?),
+        ..Subject::endpoint(task.try_get(3)?, task.try_get(4)?)
+    };
+    session.write(release, &[&partition.to_text(), &Release::BY_SUCCESS, &now]).await?;
+    Ok(())
 }
 
 /// What becomes of a run and its task.

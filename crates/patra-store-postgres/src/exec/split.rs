@@ -3,8 +3,8 @@
 use patra_core::TaskId;
 use patra_core::tx::NewSlice;
 
+use super::plan::Columns;
 use crate::error::Fail;
-use crate::json::Json;
 use crate::pool::{Session, pipeline};
 use crate::time::Time;
 
@@ -25,12 +25,13 @@ ON CONFLICT (plan_id, slice_signature_hash) DO NOTHING";
 const INSERT_TASKS: &str = "
 INSERT INTO ing_task (schedule_instance_id, plan_id, slice_id, cursor_id, project_key, provenance_code, endpoint_name,
   operation_code, credential_id, params, expr_hash, idempotent_key, window_from, window_to, status_code, priority,
-  scheduled_at, created_at)
+  scheduled_at, created_at, c_max, ordinal, last_id)
 SELECT t.schedule_instance_id, t.plan_id, s.id, t.cursor_id, t.project_key, t.provenance_code, t.endpoint_name,
   t.operation_code, t.credential_id, n.params, s.expr_hash, n.task_key, s.window_from, s.window_to, 'QUEUED', t.priority,
-  $5, $5
+  $5, $5, t.c_max, n.ordinal, n.last_id
 FROM ing_task t
-CROSS JOIN unnest($2::text[], $3::jsonb[], $4::text[]) WITH ORDINALITY AS n (signature, params, task_key, place)
+CROSS JOIN unnest($2::text[], $3::jsonb[], $4::text[], $6::bigint[], $7::text[])
+  WITH ORDINALITY AS n (signature, params, task_key, ordinal, last_id, place)
 JOIN ing_plan_slice s ON s.plan_id = t.plan_id AND s.slice_signature_hash = n.signature
 WHERE t.id = $1
 ORDER BY n.place
@@ -39,21 +40,29 @@ ON CONFLICT (idempotent_key) DO NOTHING";
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[RETIRE_SLICE, INSERT_SLICES, INSERT_TASKS];
 
-/// Puts the slices, which together are the task's window, in its place. The task's row is locked.
+/// Puts the slices in the task's place. Its row is locked.
 pub(super) async fn replace(session: &Session, task: TaskId, slices: &[NewSlice], now: Time) -> Result<(), Fail> {
     let [retire, insert_slices, insert_tasks] = session.prepare([RETIRE_SLICE, INSERT_SLICES, INSERT_TASKS]).await?;
-    let specs: Vec<_> = slices.iter().map(|slice| Json(slice.spec.as_str())).collect();
-    let signatures: Vec<_> = slices.iter().map(|slice| slice.signature.as_str()).collect();
-    let hashes: Vec<_> = slices.iter().map(|slice| slice.expr_hash.as_str()).collect();
-    let snapshots: Vec<_> = slices.iter().map(|slice| Json(slice.expr_snapshot.as_str())).collect();
-    let from: Vec<_> = slices.iter().map(|slice| Time(slice.window.from)).collect();
-    let to: Vec<_> = slices.iter().map(|slice| Time(slice.window.to)).collect();
-    let params: Vec<_> = slices.iter().map(|slice| Json(slice.task_params.as_str())).collect();
-    let keys: Vec<_> = slices.iter().map(|slice| slice.task_key.as_str()).collect();
+    let given = Columns::of(slices);
     pipeline!(
         session.write(&retire, &[&task.0]),
-        session.write(&insert_slices, &[&task.0, &specs, &signatures, &hashes, &snapshots, &from, &to, &now]),
-        session.write(&insert_tasks, &[&task.0, &signatures, &params, &keys, &now]),
+        session.write(
+            &insert_slices,
+            &[
+                &task.0,
+                &given.specs,
+                &given.signatures,
+                &given.expr_hashes,
+                &given.expr_snapshots,
+                &given.from,
+                &given.to,
+                &now,
+            ],
+        ),
+        session.write(
+            &insert_tasks,
+            &[&task.0, &given.signatures, &given.params, &given.keys, &now, &given.ordinals, &given.last_ids],
+        ),
     )?;
     Ok(())
 }

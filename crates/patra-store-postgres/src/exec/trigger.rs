@@ -1,23 +1,26 @@
 //! Triggers: asked for, due, taken by a planner, settled without a plan.
 
+use patra_core::state::{Operation, UpdateReason};
 use patra_core::tx::{
-    Fire, FireDue, Fired, FiredDue, Inventory, OpenPlan, SettleTrigger, Settlement, TakeTrigger, TriggerSettled,
-    TriggerTaken, TxError,
+    Fire, FireDue, Fired, FiredDue, Inventory, OpenPlan, Rest, SettleTrigger, Settlement, TakeTrigger, TriggerSettled,
+    TriggerTaken, TxError, When,
 };
-use patra_core::{Fence, InstanceId, PlanId, Window};
+use patra_core::{Fence, InstanceId, PlanId};
 use serde_json::json;
 use tokio_postgres::Row;
 
+use super::hold::names_partition;
 use super::{NOW, count, micros, moment};
-use crate::error::Fail;
+use crate::error::{Fail, refused};
 use crate::json::{Json, JsonText};
 use crate::pool::{Session, pipeline};
-use crate::time::Time;
+use crate::time::{Time, maybe, window};
 
 const FIRE: &str = "
-INSERT INTO ing_schedule_instance (public_id, trigger_type_code, project_key, provenance_code, endpoint_name,
-  operation_code, window_from, window_to, priority, params, overrides, status_code, not_before, created_at)
-SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'REQUESTED', moment.now, moment.now
+INSERT INTO ing_schedule_instance (public_id, scheduler_code, scheduler_job_id, scheduler_log_id, trigger_type_code,
+  project_key, provenance_code, endpoint_name, operation_code, window_from, window_to, priority, params, overrides,
+  reason_code, activity, status_code, not_before, created_at)
+SELECT $1, 'patra', $1, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 'REQUESTED', moment.now, moment.now
 FROM (SELECT clock_timestamp() AS now) AS moment
 ON CONFLICT (public_id) DO NOTHING";
 
@@ -25,7 +28,7 @@ const FIND: &str = "SELECT id FROM ing_schedule_instance WHERE public_id = $1";
 
 /// Locked ones are being fired by somebody else.
 const DUE: &str = "
-SELECT s.id, s.next_due_at, s.every_us,
+SELECT s.id, s.next_due_at, s.when_text,
   EXISTS (SELECT 1 FROM ing_schedule_instance i WHERE i.schedule_id = s.id AND i.status_code = 'REQUESTED')
 FROM reg_schedule s
 WHERE s.next_due_at <= $1
@@ -34,10 +37,12 @@ LIMIT $2
 FOR UPDATE OF s SKIP LOCKED";
 
 const FIRE_SCHEDULES: &str = "
-INSERT INTO ing_schedule_instance (public_id, schedule_id, trigger_type_code, project_key, provenance_code,
-  endpoint_name, operation_code, priority, params, overrides, status_code, not_before, created_at)
-SELECT due.public_id, s.id, 'SCHEDULE', 'default', s.provenance_code,
-  s.endpoint_name, s.operation_code, 0, '{}', '{}', 'REQUESTED', $3, $3
+INSERT INTO ing_schedule_instance (public_id, schedule_id, scheduler_code, scheduler_job_id, scheduler_log_id,
+  trigger_type_code, project_key, provenance_code, endpoint_name, operation_code, reason_code, priority, params,
+  overrides, status_code, not_before, created_at)
+SELECT due.public_id, s.id, 'patra', s.id::text, due.public_id,
+  'SCHEDULE', 'default', s.provenance_code, s.endpoint_name, s.operation_code, nullif(s.reason_code, ''), 0, '{}',
+  '{}', 'REQUESTED', $3, $3
 FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS due (id, public_id, place)
 JOIN reg_schedule s ON s.id = due.id
 ORDER BY due.place
@@ -50,16 +55,23 @@ WHERE s.id = moved.id";
 
 const NEXT_DUE: &str = "SELECT min(next_due_at) FROM reg_schedule";
 
-const TAKE: &str = "
+/// A hold that names a plan, a task or a credential does not cover a trigger, which has none yet.
+const TAKE: &str = concat!(
+    "
 WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS now),
 next AS (
-  SELECT id FROM ing_schedule_instance
-  WHERE status_code = 'REQUESTED' AND not_before <= (SELECT now FROM moment)
-    AND (leased_until IS NULL OR leased_until <= (SELECT now FROM moment))
-    AND provenance_code || ' ' || endpoint_name || ' ' || operation_code <> ALL ($3::text[])
-  ORDER BY id
+  SELECT i.id FROM ing_schedule_instance i
+  WHERE i.status_code = 'REQUESTED' AND i.not_before <= (SELECT now FROM moment)
+    AND (i.leased_until IS NULL OR i.leased_until <= (SELECT now FROM moment))
+    AND i.provenance_code || ' ' || i.endpoint_name || ' ' || i.operation_code <> ALL ($3::text[])
+    AND NOT EXISTS (
+      SELECT 1 FROM ing_hold h
+      WHERE h.released_at IS NULL AND coalesce(h.credential_id, h.plan_id, h.slice_id, h.task_id) IS NULL AND ",
+    names_partition!("h", "i"),
+    ")
+  ORDER BY i.id
   LIMIT 1
-  FOR UPDATE SKIP LOCKED
+  FOR UPDATE OF i SKIP LOCKED
 )
 UPDATE ing_schedule_instance i
 SET lease_owner = $1, leased_until = moment.now + $2::bigint * interval '1 microsecond',
@@ -67,13 +79,23 @@ SET lease_owner = $1, leased_until = moment.now + $2::bigint * interval '1 micro
 FROM next, moment
 WHERE i.id = next.id
 RETURNING i.id, i.lease_epoch, i.public_id, i.trigger_type_code, i.project_key, i.provenance_code, i.endpoint_name,
-  i.operation_code, i.window_from, i.window_to, i.priority, i.params, i.overrides, i.fan_place, moment.now";
+  i.operation_code, i.window_from, i.window_to, i.priority, i.params, i.overrides, i.fan_place, moment.now,
+  i.reason_code, i.activity"
+);
 
 /// A statement of its own, after the lock: in one with it, its snapshot could be older than the lock, and miss the plan.
 const OPEN_PLAN: &str = "
-SELECT p.id, p.spec_fingerprint, p.window_from, p.window_to,
-  (SELECT max(s.window_to) FROM ing_plan_slice s WHERE s.plan_id = p.id)
+SELECT p.id, p.spec_fingerprint, p.window_from, p.window_to, sliced.window_from, sliced.window_to, segments.last_id
 FROM ing_plan p
+CROSS JOIN LATERAL (
+  SELECT min(s.window_from) AS window_from, max(s.window_to) AS window_to FROM ing_plan_slice s WHERE s.plan_id = p.id
+) AS sliced
+LEFT JOIN LATERAL (
+  SELECT t.last_id FROM ing_task t
+  WHERE p.window_from IS NULL AND t.plan_id = p.id AND t.ordinal IS NOT NULL
+  ORDER BY t.ordinal DESC
+  LIMIT 1
+) AS segments ON true
 WHERE p.schedule_instance_id = $1 AND p.status_code = 'PARTIAL'
 ORDER BY p.id DESC
 LIMIT 1";
@@ -110,6 +132,8 @@ pub(super) async fn fire(session: &Session, op: &Fire) -> Result<Fired, Fail> {
                 &op.priority,
                 &Json(op.params.as_str()),
                 &Json(op.overrides.as_str()),
+                &op.reason.map(UpdateReason::as_str),
+                &op.activity,
             ],
         ),
         session.one(&find, &[&op.public_id]),
@@ -124,10 +148,10 @@ pub(super) async fn fire_due(session: &Session, op: FireDue) -> Result<FiredDue,
     let (mut ids, mut times) = (Vec::new(), Vec::new());
     let (mut fired, mut public_ids) = (Vec::new(), Vec::new());
     for row in session.rows(&due, &[&Time(now), &i64::from(op.limit)]).await? {
-        let (id, Time(at), every): (i64, Time, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-        let every = std::time::Duration::from_micros(u64::try_from(every).unwrap_or(1));
+        let (id, Time(at), when): (i64, Time, &str) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        let when = When::from_text(when).ok_or_else(|| refused(format!("schedule {id} has no time: `{when}`")))?;
         ids.push(id);
-        times.push(Time(FireDue::next_due(at, every, now)));
+        times.push(Time(FireDue::next_due(at, &when, now)));
         let waits: bool = row.try_get(3)?;
         if !waits {
             fired.push(id);
@@ -154,14 +178,14 @@ pub(super) async fn take(session: &Session, op: &TakeTrigger) -> Result<Option<T
         return Ok(None);
     };
     let plan = session.opt(&open_plan, &[&taken.try_get::<_, i64>(0)?]).await?;
-    let plan = plan.as_ref().map(read_open_plan).transpose()?;
-    let taken = read_taken(&taken, plan)?;
+    let operation: Operation = taken.try_get::<_, &str>(7)?.parse()?;
+    let plan = plan.as_ref().map(|row| read_open_plan(row, operation)).transpose()?;
+    let taken = read_taken(&taken, operation, plan)?;
     session.commit().await?;
     Ok(Some(taken))
 }
 
-fn read_taken(row: &Row, plan: Option<OpenPlan>) -> Result<TriggerTaken, Fail> {
-    let time = |at| Ok::<_, Fail>(row.try_get::<_, Option<Time>>(at)?.map(|Time(ts)| ts));
+fn read_taken(row: &Row, operation: Operation, plan: Option<OpenPlan>) -> Result<TriggerTaken, Fail> {
     Ok(TriggerTaken {
         instance: InstanceId(row.try_get(0)?),
         fence: Fence(row.try_get(1)?),
@@ -170,9 +194,11 @@ fn read_taken(row: &Row, plan: Option<OpenPlan>) -> Result<TriggerTaken, Fail> {
         project_key: row.try_get(4)?,
         provenance_code: row.try_get(5)?,
         endpoint_name: row.try_get(6)?,
-        operation: row.try_get::<_, &str>(7)?.parse()?,
-        window_from: time(8)?,
-        window_to: time(9)?,
+        operation,
+        reason: row.try_get::<_, Option<&str>>(15)?.map(str::parse).transpose()?,
+        activity: row.try_get(16)?,
+        window_from: maybe(row, 8)?,
+        window_to: maybe(row, 9)?,
         priority: row.try_get(10)?,
         params: row.try_get::<_, JsonText>(11)?.0,
         overrides: row.try_get::<_, JsonText>(12)?.0,
@@ -182,11 +208,12 @@ fn read_taken(row: &Row, plan: Option<OpenPlan>) -> Result<TriggerTaken, Fail> {
     })
 }
 
-fn read_open_plan(row: &Row) -> Result<OpenPlan, Fail> {
-    let (Time(from), Time(to)) = (row.try_get(2)?, row.try_get(3)?);
-    let sliced_to: Option<Time> = row.try_get(4)?;
-    let window = OpenPlan::rest(Window { from, to }, sliced_to.map(|Time(ts)| ts));
-    Ok(OpenPlan { plan: PlanId(row.try_get(0)?), snapshot_hash: row.try_get(1)?, window })
+fn read_open_plan(row: &Row, operation: Operation) -> Result<OpenPlan, Fail> {
+    let rest = match window(row, 2)? {
+        Some(whole) => Rest::Time(Rest::of(whole, operation.direction(), window(row, 4)?)),
+        None => Rest::Ids { after: row.try_get(6)? },
+    };
+    Ok(OpenPlan { plan: PlanId(row.try_get(0)?), snapshot_hash: row.try_get(1)?, rest })
 }
 
 pub(super) async fn settle(session: &Session, op: &SettleTrigger) -> Result<TriggerSettled, Fail> {

@@ -20,16 +20,12 @@ WITH asked AS (
   CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE status_code = 'QUEUED') AS queued,
       count(*) FILTER (WHERE status_code IN ('DISPATCHED', 'EXECUTING')) AS active,
-      count(*) FILTER (WHERE status_code = 'SUCCEEDED') AS succeeded,
-      count(*) FILTER (WHERE status_code = 'PARTIAL' AND NOT is_split) AS partial,
-      count(*) FILTER (WHERE status_code = 'PARTIAL' AND is_split) AS split,
-      count(*) FILTER (WHERE status_code = 'FAILED') AS failed,
-      count(*) FILTER (WHERE status_code = 'CANCELLED') AS cancelled
-    FROM (
-      SELECT task.status_code, task.status_code = 'PARTIAL' AND EXISTS (
-        SELECT 1 FROM ing_plan_slice s WHERE s.id = task.slice_id AND s.status_code = 'PARTIAL') AS is_split
-      FROM ing_task task WHERE task.schedule_instance_id = f.id
-    ) AS each
+      count(*) FILTER (WHERE status_code = 'SUCCEEDED' AND replaced = 0) AS succeeded,
+      count(*) FILTER (WHERE status_code = 'PARTIAL' AND replaced = 0) AS partial,
+      count(*) FILTER (WHERE replaced = 1) AS split,
+      count(*) FILTER (WHERE status_code = 'FAILED' AND replaced = 0) AS failed,
+      count(*) FILTER (WHERE status_code = 'CANCELLED' AND replaced = 0) AS cancelled
+    FROM ing_task task WHERE task.schedule_instance_id = f.id
   ) AS t
 ), tasks AS (
   SELECT count(made) AS made, count(*) FILTER (WHERE made = 'REQUESTED') AS waiting,

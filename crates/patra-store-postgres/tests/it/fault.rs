@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use patra_core::port::Queries;
 use patra_core::state::Operation;
-use patra_core::tx::{Claim, CreateKey, Renew, Scope, TxError};
+use patra_core::tx::{CreateKey, Renew, Scope, Sweep, TxError};
 use patra_store_postgres::{Options, PostgresStore};
 use patra_testkit::contract::make;
 
@@ -119,21 +119,22 @@ async fn a_session_killed_in_a_statement_of_its_own_leaves_the_outcome_unknown()
     let Some(schema) = Schema::new() else { return };
     // One connection, which knows the statement: it is executing, not preparing, when it is killed.
     let store = PostgresStore::open(Options { pool_size: 1, ..schema.options() }).await.unwrap();
-    run(&store, Claim { owner: "w".into(), limit: 1, lease: make::LONG }).await.unwrap();
+    let sweep = Sweep { limit: 1, max_attempts: 5, everyone: false };
+    run(&store, sweep).await.unwrap();
     let mut client = schema.client().await;
     let killer = schema.client().await;
     let transaction = client.transaction().await.unwrap();
     transaction.batch_execute("LOCK TABLE ing_task IN ACCESS EXCLUSIVE MODE").await.unwrap();
-    let claim = {
+    let swept = {
         let store = store.clone();
-        tokio::spawn(async move { run(&store, Claim { owner: "w".into(), limit: 1, lease: make::LONG }).await })
+        tokio::spawn(async move { run(&store, sweep).await })
     };
     tokio::time::sleep(Duration::from_millis(300)).await;
     killer.execute(END_SESSIONS, &[&schema.name]).await.unwrap();
-    let answer = claim.await.unwrap();
+    let answer = swept.await.unwrap();
     assert!(matches!(answer, Err(TxError::Unknown(_))), "{answer:?}");
     transaction.rollback().await.unwrap();
-    assert!(run(&store, Claim { owner: "w".into(), limit: 1, lease: make::LONG }).await.unwrap().leases.is_empty());
+    assert!(run(&store, sweep).await.unwrap().requeued.is_empty());
 }
 
 #[tokio::test]
@@ -155,8 +156,9 @@ async fn what_postgres_cannot_store_is_refused_without_showing_it() {
     assert_eq!(store.ping().await, Ok(1));
 }
 
+// covers: ING-4.4-06, ING-7.8-05
 #[tokio::test]
-async fn the_database_itself_refuses_to_edit_an_event_or_to_move_a_cursor_back() {
+async fn the_database_itself_refuses_to_touch_an_event_or_to_move_a_cursor_back() {
     let Some(schema) = Schema::new() else { return };
     let _store = schema.open().await;
     let client = schema.client().await;
@@ -164,16 +166,38 @@ async fn the_database_itself_refuses_to_edit_an_event_or_to_move_a_cursor_back()
         .batch_execute(
             "INSERT INTO ing_cursor (provenance_code, endpoint_name, operation_code, cursor_key, namespace_scope_code,
                namespace_key, cursor_type_code, direction_code, origin_instant, normalized_instant, created_at, updated_at)
-             VALUES ('p', 'e', 'HARVEST', 'k', 'GLOBAL', '', 'TIME', 'FORWARD', 'epoch', '2026-01-02', now(), now());
+             VALUES ('p', 'e', 'HARVEST', 'k', 'GLOBAL', '', 'TIME', 'FORWARD', 'epoch', '2026-01-02', now(), now()),
+               ('p', 'e', 'BACKFILL', 'k', 'GLOBAL', '', 'TIME', 'BACKFILL', '2026-01-05', '2026-01-02', now(), now());
+             INSERT INTO ing_cursor (provenance_code, endpoint_name, operation_code, cursor_key, namespace_scope_code,
+               namespace_key, cursor_type_code, direction_code, normalized_numeric, created_at, updated_at)
+             VALUES ('p', 'e', 'UPDATE', 'k', 'GLOBAL', '', 'ID', 'FORWARD', 7, now(), now());
              INSERT INTO ing_cursor_event (cursor_id, provenance_code, endpoint_name, operation_code, cursor_key,
                namespace_scope_code, namespace_key, direction_code, new_value, idempotent_key, created_at)
              VALUES (1, 'p', 'e', 'HARVEST', 'k', 'GLOBAL', '', 'FORWARD', 'x', 'i', now())",
         )
         .await
         .unwrap();
-    client.batch_execute("UPDATE ing_cursor SET normalized_instant = '2026-01-03'").await.unwrap();
-    let back = client.batch_execute("UPDATE ing_cursor SET normalized_instant = '2026-01-01'").await.unwrap_err();
-    assert_eq!(back.as_db_error().unwrap().message(), "ing_cursor only moves forward");
-    let edit = client.batch_execute("UPDATE ing_cursor_event SET new_value = 'y'").await.unwrap_err();
-    assert_eq!(edit.as_db_error().unwrap().message(), "ing_cursor_event is append-only");
+    let onward = [
+        "UPDATE ing_cursor SET normalized_instant = '2026-01-03' WHERE id = 1",
+        "UPDATE ing_cursor SET normalized_instant = '2026-01-01' WHERE id = 2",
+        "UPDATE ing_cursor SET normalized_numeric = 8 WHERE id = 3",
+    ];
+    for sql in onward {
+        client.batch_execute(sql).await.unwrap();
+    }
+    let back = [
+        "UPDATE ing_cursor SET normalized_instant = '2026-01-02' WHERE id = 1",
+        "UPDATE ing_cursor SET normalized_instant = NULL, cursor_value = NULL WHERE id = 1",
+        "UPDATE ing_cursor SET direction_code = 'BACKFILL' WHERE id = 1",
+        "UPDATE ing_cursor SET normalized_instant = '2026-01-02' WHERE id = 2",
+        "UPDATE ing_cursor SET normalized_numeric = 7 WHERE id = 3",
+    ];
+    for sql in back {
+        let error = client.batch_execute(sql).await.expect_err(sql);
+        assert_eq!(error.as_db_error().unwrap().message(), "ing_cursor only moves onward", "{sql}");
+    }
+    for sql in ["UPDATE ing_cursor_event SET new_value = 'y'", "DELETE FROM ing_cursor_event"] {
+        let error = client.batch_execute(sql).await.expect_err(sql);
+        assert_eq!(error.as_db_error().unwrap().message(), "ing_cursor_event is append-only", "{sql}");
+    }
 }

@@ -1,5 +1,8 @@
 //! The store on a real server. `PATRA_TEST_POSTGRES_URL` names it; without it every test passes with a line that says so.
 
+#[expect(clippy::disallowed_methods, reason = "it measures, and is run by hand")]
+mod bench;
+#[expect(clippy::unwrap_used, reason = "these are tests: a failure is meant to be loud")]
 mod claim;
 mod contract;
 mod fault;

@@ -1,4 +1,4 @@
-//! One page: its records, its quarantine and what it settles of ids, with its ledger row. The hot path.
+//! One page: its records, its quarantine and what it settles of ids and signals, with its ledger row. The hot path.
 
 use std::str;
 
@@ -7,13 +7,16 @@ use patra_core::tx::{BatchCommitted, BatchStats, CommitBatch, LeaseRef, TxError}
 use patra_core::{BatchId, Ts};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{candidate, ledger};
+use super::{candidate, ledger, signal};
 use crate::error::{Error, Result};
+use crate::sql::maybe_time;
 
+// With the value of its cursor when it is a HARVEST: what lies below it comes late.
 const READ_EXECUTING: &str = "
-SELECT task.attempt_count, run.id
+SELECT task.attempt_count, run.id, cursor.normalized_instant
 FROM ing_task task
 LEFT JOIN ing_task_run run ON run.task_id = task.id AND run.attempt_no = task.lease_epoch
+LEFT JOIN ing_cursor cursor ON cursor.id = task.cursor_id AND task.operation_code = 'HARVEST'
 WHERE task.id = ?1 AND task.lease_epoch = ?2 AND task.status_code = 'EXECUTING'";
 
 const READ_COMMITTED: &str = "
@@ -22,36 +25,45 @@ SELECT id, stats FROM ing_task_run_batch WHERE run_id = ?1 AND batch_no = ?2 AND
 const INSERT_ITEM: &str = "
 INSERT INTO item
   (project_key, provenance_code, dedup_scope, dedup_key, endpoint_name, kind, updated_at, source_version,
-   content_hash, fields, payload, run_id, batch_no, created_at, stored_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14)
+   content_hash, fields, payload, run_id, batch_no, created_at, stored_at, refresh_checked_at, mapping_generation)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14, ?14, ?15)
 ON CONFLICT (project_key, provenance_code, dedup_scope, dedup_key) DO NOTHING";
 
 pub(crate) const REPLACE_ITEM: &str = "
 UPDATE item
 SET endpoint_name = ?5, kind = ?6, updated_at = ?7, source_version = ?8, content_hash = ?9, fields = ?10,
-    payload = ?11, run_id = ?12, batch_no = ?13, stored_at = ?14
+    payload = ?11, run_id = ?12, batch_no = ?13, stored_at = ?14, refresh_checked_at = ?14, mapping_generation = ?15
 WHERE project_key = ?1 AND provenance_code = ?2 AND dedup_scope = ?3 AND dedup_key = ?4
   AND (updated_at, source_version) < (?7, ?8)";
+
+// An equal version replaces too when it is not the same.
+const REFRESH_ITEM: &str = "
+UPDATE item
+SET endpoint_name = ?5, kind = ?6, updated_at = ?7, source_version = ?8, content_hash = ?9, fields = ?10,
+    payload = ?11, run_id = ?12, batch_no = ?13, stored_at = ?14, refresh_checked_at = ?14, mapping_generation = ?15
+WHERE project_key = ?1 AND provenance_code = ?2 AND dedup_scope = ?3 AND dedup_key = ?4
+  AND ((updated_at, source_version) < (?7, ?8)
+       OR ((updated_at, source_version) = (?7, ?8) AND (mapping_generation <> ?15 OR content_hash <> ?9)))";
 
 const INSERT_REJECTED: &str = "
 INSERT INTO item_quarantine
   (project_key, provenance_code, endpoint_name, task_id, run_id, batch_no, item_index, dedup_key, error_code, reason,
-   sample, status_code, created_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 'OPEN', ?12)";
+   sample, request_digest, status_code, created_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, iif(?8 IS NULL, 'OPEN', 'SIGNALLED'), ?13)";
 
 const RESET_ATTEMPTS: &str = "UPDATE ing_task SET attempt_count = 0 WHERE id = ?1";
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] =
-    &[READ_EXECUTING, READ_COMMITTED, INSERT_ITEM, REPLACE_ITEM, INSERT_REJECTED, RESET_ATTEMPTS];
+    &[READ_EXECUTING, READ_COMMITTED, INSERT_ITEM, REPLACE_ITEM, REFRESH_ITEM, INSERT_REJECTED, RESET_ATTEMPTS];
 
 pub(super) fn commit(db: &Connection, op: &CommitBatch, now: Ts) -> Result<BatchCommitted> {
     let LeaseRef { task, fence } = op.lease;
-    let executing: Option<(u32, Option<i64>)> = db
+    let executing: Option<(u32, Option<i64>, Option<Ts>)> = db
         .prepare_cached(READ_EXECUTING)?
-        .query_row([task.0, fence.0], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row([task.0, fence.0], |row| Ok((row.get(0)?, row.get(1)?, maybe_time(row, 2)?)))
         .optional()?;
-    let (attempts, run) = executing.ok_or(TxError::Fenced)?;
+    let (attempts, run, harvested) = executing.ok_or(TxError::Fenced)?;
     if run != Some(op.run.0) {
         return Err(Error::refused(format!("run {} is not the one of this lease", op.run)));
     }
@@ -59,8 +71,10 @@ pub(super) fn commit(db: &Connection, op: &CommitBatch, now: Ts) -> Result<Batch
         return Ok(committed);
     }
     let mut stats = op.stats;
-    store_records(db, op, &mut stats, now)?;
     store_rejected(db, op, now)?;
+    let changed = store_records(db, op, harvested, &mut stats, now)?;
+    signal::resolve_stored(db, &op.stream, &changed, now)?;
+    signal::check(db, &op.stream, &op.checked, now)?;
     candidate::mark(db, op, now)?;
     let batch = ledger::insert_page(db, op, &stats, now)?.ok_or_else(|| {
         let (run, batch_no) = (op.run, op.batch_no);
@@ -82,12 +96,19 @@ fn read_committed(db: &Connection, op: &CommitBatch) -> Result<Option<BatchCommi
     Ok(Some(BatchCommitted { batch: BatchId(batch), stats: serde_json::from_str(&stats)?, replayed: true }))
 }
 
-/// Inserts or replaces each record, and counts exactly what became of it.
-fn store_records(db: &Connection, op: &CommitBatch, stats: &mut BatchStats, now: Ts) -> Result<()> {
+/// Inserts or replaces each record, and counts exactly what became of it. The keys of those that are stored now.
+fn store_records<'a>(
+    db: &Connection,
+    op: &'a CommitBatch,
+    harvested: Option<Ts>,
+    stats: &mut BatchStats,
+    now: Ts,
+) -> Result<Vec<&'a str>> {
     debug_assert!(op.records.is_sorted_by(|a, b| a.key < b.key), "one per key, sorted by key");
     let stream = &*op.stream;
     let mut insert = db.prepare_cached(INSERT_ITEM)?;
-    let mut replace = db.prepare_cached(REPLACE_ITEM)?;
+    let mut replace = db.prepare_cached(if op.refresh { REFRESH_ITEM } else { REPLACE_ITEM })?;
+    let mut changed = Vec::with_capacity(op.records.len());
     for record in &op.records {
         let values = params![
             stream.project_key,
@@ -104,6 +125,7 @@ fn store_records(db: &Connection, op: &CommitBatch, stats: &mut BatchStats, now:
             op.run.0,
             op.batch_no,
             now.micros(),
+            op.generation,
         ];
         // Most records are new: an insert that meets an older one costs a look into the index and nothing more.
         if insert.execute(values)? == 1 {
@@ -112,9 +134,12 @@ fn store_records(db: &Connection, op: &CommitBatch, stats: &mut BatchStats, now:
             stats.updated += 1;
         } else {
             stats.skipped += 1;
+            continue;
         }
+        stats.late += u32::from(harvested.is_some_and(|value| record.version.updated_at < value));
+        changed.push(&*record.key);
     }
-    Ok(())
+    Ok(changed)
 }
 
 fn payload(record: &Record) -> Result<&str> {
@@ -125,6 +150,9 @@ fn payload(record: &Record) -> Result<&str> {
 fn store_rejected(db: &Connection, op: &CommitBatch, now: Ts) -> Result<()> {
     let stream = &*op.stream;
     for Rejected { index, key, code, reason, sample } in &op.rejected {
+        if let Some(key) = key {
+            signal::raise(db, stream, key, reason, now)?;
+        }
         db.prepare_cached(INSERT_REJECTED)?.execute(params![
             stream.project_key,
             stream.provenance_code,
@@ -137,6 +165,7 @@ fn store_rejected(db: &Connection, op: &CommitBatch, now: Ts) -> Result<()> {
             code.as_str(),
             reason,
             sample,
+            op.request_digest,
             now.micros(),
         ])?;
     }

@@ -1,22 +1,25 @@
 //! Cursors: found by namespace, recorded as events, moved as a value.
 
-use patra_core::cursor::{Name, completed_prefix};
-use patra_core::state::Operation;
+use patra_core::cursor::{Mark, Name, completed_end};
+use patra_core::state::{Direction, Operation};
 use patra_core::tx::{Advance, AdvanceCursor, CursorMoved, RecordAdvance, TxError};
-use patra_core::{CursorId, Ts, Window};
+use patra_core::{CursorId, Ts};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::cover;
 use crate::error::{Error, Result};
-use crate::sql::{maybe_time, time};
+use crate::sql::{maybe_time, word};
 
 const FIND: &str = "
-SELECT id, origin_instant, normalized_instant, plan_epoch, version
+SELECT id, operation_code, direction_code, origin_instant, normalized_instant, normalized_numeric, cursor_value,
+  plan_epoch, version
 FROM ing_cursor
 WHERE provenance_code = ?1 AND operation_code = ?2 AND cursor_key = ?3
   AND namespace_scope_code = ?4 AND namespace_key = ?5";
 
 const READ: &str = "
-SELECT id, origin_instant, normalized_instant, plan_epoch, version
+SELECT id, operation_code, direction_code, origin_instant, normalized_instant, normalized_numeric, cursor_value,
+  plan_epoch, version
 FROM ing_cursor
 WHERE id = ?1";
 
@@ -24,7 +27,7 @@ const INSERT: &str = "
 INSERT INTO ing_cursor
   (provenance_code, endpoint_name, operation_code, cursor_key, namespace_scope_code, namespace_key,
    cursor_type_code, direction_code, origin_instant, created_at, updated_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'TIME', ?7, ?8, ?9, ?9)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, iif(?8 IS NULL, 'ID', 'TIME'), ?7, ?8, ?9, ?9)
 ON CONFLICT (provenance_code, operation_code, cursor_key, namespace_scope_code, namespace_key) DO NOTHING";
 
 const RAISE_EPOCH: &str = "
@@ -33,56 +36,118 @@ WHERE provenance_code = ?1 AND operation_code = ?2 AND cursor_key = ?3
   AND namespace_scope_code = ?4 AND namespace_key = ?5 AND plan_epoch = ?6
 RETURNING id";
 
-pub(crate) const READ_SUCCEEDED: &str = "
-SELECT window_from, window_to
-FROM ing_task
-WHERE cursor_id = ?1 AND window_to > ?2 AND status_code = 'SUCCEEDED'";
+pub(crate) const READ_HARVESTED: &str = "
+SELECT normalized_instant
+FROM ing_cursor
+WHERE provenance_code = ?1 AND operation_code = 'HARVEST' AND endpoint_name = ?2 AND cursor_key = ?3
+ORDER BY normalized_instant DESC
+LIMIT 1";
 
-pub(crate) const READ_NEWEST_EVENT: &str = "SELECT max(new_instant) FROM ing_cursor_event WHERE cursor_id = ?1";
+// The furthest event, in each direction and of each kind.
+pub(crate) const LAST_FORWARD: &str = "
+SELECT new_instant, new_numeric, new_value FROM ing_cursor_event
+WHERE cursor_id = ?1 ORDER BY new_instant DESC LIMIT 1";
+
+pub(crate) const LAST_BACKFILL: &str = "
+SELECT new_instant, new_numeric, new_value FROM ing_cursor_event
+WHERE cursor_id = ?1 ORDER BY new_instant LIMIT 1";
+
+pub(crate) const LAST_NUMERIC: &str = "
+SELECT new_instant, new_numeric, new_value FROM ing_cursor_event
+WHERE cursor_id = ?1 ORDER BY new_numeric DESC LIMIT 1";
 
 const INSERT_EVENT: &str = "
 INSERT INTO ing_cursor_event
   (cursor_id, provenance_code, endpoint_name, operation_code, cursor_key, namespace_scope_code, namespace_key,
-   direction_code, prev_value, new_value, prev_instant, new_instant, observed_max_value, task_id, run_id,
-   idempotent_key, created_at)
-SELECT id, provenance_code, endpoint_name, operation_code, cursor_key, namespace_scope_code, namespace_key,
-  direction_code, cursor_value, ?2, normalized_instant, ?3, ?4, ?5, ?6, ?7, ?8
-FROM ing_cursor
-WHERE id = ?1";
+   direction_code, prev_value, new_value, prev_instant, new_instant, prev_numeric, new_numeric, observed_max_value,
+   schedule_instance_id, plan_id, slice_id, task_id, run_id, batch_no, expr_hash, record_remarks, idempotent_key,
+   created_at)
+SELECT cursor.id, cursor.provenance_code, cursor.endpoint_name, cursor.operation_code, cursor.cursor_key,
+   cursor.namespace_scope_code, cursor.namespace_key, cursor.direction_code, cursor.cursor_value, ?2,
+   cursor.normalized_instant, ?3, cursor.normalized_numeric, ?4, ?5,
+   task.schedule_instance_id, task.plan_id, task.slice_id, ?6, ?7, ?8, task.expr_hash, ?9, ?10, ?11
+FROM ing_cursor cursor LEFT JOIN ing_task task ON task.id = ?6
+WHERE cursor.id = ?1";
+
+// The event that a value is aligned to: the first one that reaches it.
+pub(crate) const REACHES_FORWARD: &str = "
+SELECT id, observed_max_value FROM ing_cursor_event
+WHERE cursor_id = ?1 AND new_instant >= ?2 ORDER BY new_instant LIMIT 1";
+
+pub(crate) const REACHES_BACKFILL: &str = "
+SELECT id, observed_max_value FROM ing_cursor_event
+WHERE cursor_id = ?1 AND new_instant <= ?2 ORDER BY new_instant DESC LIMIT 1";
+
+pub(crate) const REACHES_NUMERIC: &str = "
+SELECT id, observed_max_value FROM ing_cursor_event
+WHERE cursor_id = ?1 AND new_numeric >= ?2 ORDER BY new_numeric LIMIT 1";
+
+const READ_OBSERVED: &str = "SELECT observed_max_value FROM ing_cursor WHERE id = ?1";
 
 const MOVE: &str = "
 UPDATE ing_cursor
-SET cursor_value = ?4, normalized_instant = ?2, version = version + 1, updated_at = ?5
-WHERE id = ?1 AND version = ?3 AND (normalized_instant IS NULL OR normalized_instant < ?2)
-  AND EXISTS (SELECT 1 FROM ing_cursor_event WHERE cursor_id = ?1 AND new_instant >= ?2)";
+SET cursor_value = ?4, normalized_instant = ?5, normalized_numeric = ?6, observed_max_value = ?7,
+    (schedule_instance_id, plan_id, slice_id, task_id, run_id, batch_no, expr_hash) =
+      (SELECT schedule_instance_id, plan_id, slice_id, task_id, run_id, batch_no, expr_hash
+       FROM ing_cursor_event WHERE id = ?3),
+    version = version + 1, updated_at = ?8
+WHERE id = ?1 AND version = ?2";
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] =
-    &[FIND, READ, INSERT, RAISE_EPOCH, READ_SUCCEEDED, READ_NEWEST_EVENT, INSERT_EVENT, MOVE];
+pub(super) const STATEMENTS: &[&str] = &[
+    FIND,
+    READ,
+    INSERT,
+    RAISE_EPOCH,
+    READ_HARVESTED,
+    LAST_FORWARD,
+    LAST_BACKFILL,
+    LAST_NUMERIC,
+    INSERT_EVENT,
+    REACHES_FORWARD,
+    REACHES_BACKFILL,
+    REACHES_NUMERIC,
+    READ_OBSERVED,
+    MOVE,
+];
 
 pub(super) struct Cursor {
     pub(super) id: CursorId,
-    pub(super) origin: Ts,
-    pub(super) value: Option<Ts>,
+    pub(super) operation: Operation,
+    pub(super) direction: Direction,
+    /// `None`: it counts segments, not time.
+    pub(super) origin: Option<Ts>,
+    pub(super) value: Option<Mark>,
     pub(super) epoch: i64,
     version: i64,
 }
 
 impl Cursor {
-    /// Where the completed prefix begins.
-    fn start(&self) -> Ts {
-        self.value.unwrap_or(self.origin)
+    /// Where the completed part begins; `None` when it counts segments.
+    pub(super) fn start(&self) -> Option<Ts> {
+        self.value.as_ref().and_then(Mark::instant).or(self.origin)
     }
 }
 
 fn read_cursor(row: &Row<'_>) -> rusqlite::Result<Cursor> {
     Ok(Cursor {
         id: CursorId(row.get(0)?),
-        origin: time(row, 1)?,
-        value: maybe_time(row, 2)?,
-        epoch: row.get(3)?,
-        version: row.get(4)?,
+        operation: word(row, 1)?,
+        direction: word(row, 2)?,
+        origin: maybe_time(row, 3)?,
+        value: read_mark(row, 4)?,
+        epoch: row.get(7)?,
+        version: row.get(8)?,
     })
+}
+
+/// Instant, number and text of a value.
+fn read_mark(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Mark>> {
+    if let Some(instant) = maybe_time(row, at)? {
+        return Ok(Some(Mark::At(instant)));
+    }
+    let ordinal: Option<i64> = row.get(at + 1)?;
+    ordinal.map(|ordinal| Ok(Mark::Nth { ordinal, last: row.get(at + 2)? })).transpose()
 }
 
 /// The cursor of a namespace. The endpoint is no part of its identity (C-22).
@@ -102,9 +167,17 @@ fn read(db: &Connection, id: CursorId) -> Result<Cursor> {
     cursor.ok_or_else(|| Error::refused(format!("there is no cursor {id}")))
 }
 
+/// How far the stream that a backfill completes has been harvested.
+pub(super) fn harvested(db: &Connection, name: &Name) -> Result<Option<Ts>> {
+    if name.operation != Operation::Backfill {
+        return Ok(None);
+    }
+    let key = params![name.provenance_code, name.endpoint_name, name.cursor_key];
+    Ok(db.prepare_cached(READ_HARVESTED)?.query_row(key, |row| maybe_time(row, 0)).optional()?.flatten())
+}
+
 /// Makes the cursor if it is missing and raises its epoch; `Conflict` when another plan has raised it since `epoch`.
-pub(super) fn next_epoch(db: &Connection, name: &Name, origin: Ts, epoch: i64, now: Ts) -> Result<CursorId> {
-    let direction = if name.operation == Operation::Backfill { "BACKFILL" } else { "FORWARD" };
+pub(super) fn next_epoch(db: &Connection, name: &Name, origin: Option<Ts>, epoch: i64, now: Ts) -> Result<CursorId> {
     db.prepare_cached(INSERT)?.execute(params![
         name.provenance_code,
         name.endpoint_name,
@@ -112,8 +185,8 @@ pub(super) fn next_epoch(db: &Connection, name: &Name, origin: Ts, epoch: i64, n
         name.cursor_key,
         name.scope.as_str(),
         name.namespace_key,
-        direction,
-        origin.micros(),
+        name.operation.direction().as_str(),
+        origin.map(Ts::micros),
         now.micros(),
     ])?;
     let key = params![
@@ -128,40 +201,94 @@ pub(super) fn next_epoch(db: &Connection, name: &Name, origin: Ts, epoch: i64, n
     raised.ok_or_else(|| TxError::Conflict.into())
 }
 
-/// Windows of the cursor's tasks that reach beyond its value, or its origin.
-pub(super) fn windows(db: &Connection, sql: &'static str, cursor: &Cursor) -> Result<Vec<Window>> {
-    let mut statement = db.prepare_cached(sql)?;
-    let rows = statement.query_map(params![cursor.id.0, cursor.start().micros()], |row| {
-        Ok(Window { from: time(row, 0)?, to: time(row, 1)? })
-    })?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
-}
-
 pub(super) fn record_advance(db: &Connection, op: RecordAdvance, now: Ts) -> Result<Advance> {
     let cursor = read(db, op.cursor)?;
-    let newest = db.prepare_cached(READ_NEWEST_EVENT)?.query_row([op.cursor.0], |row| maybe_time(row, 0))?;
-    let start = cursor.start();
-    let prefix = completed_prefix(start, &windows(db, READ_SUCCEEDED, &cursor)?);
+    let furthest = match (cursor.origin, cursor.direction) {
+        (None, _) => LAST_NUMERIC,
+        (Some(_), Direction::Forward) => LAST_FORWARD,
+        (Some(_), Direction::Backfill) => LAST_BACKFILL,
+    };
+    let newest = db.prepare_cached(furthest)?.query_row([op.cursor.0], |row| read_mark(row, 0)).optional()?.flatten();
+    let reached = reached(db, &cursor)?;
     let mut target = newest;
-    if prefix > newest.unwrap_or(start).max(start) {
-        db.prepare_cached(INSERT_EVENT)?.execute(params![
-            op.cursor.0,
-            prefix.to_string(),
-            prefix.micros(),
-            op.observed_max.map(|at| at.to_string()),
-            op.cause.map(|(task, _)| task.0),
-            op.cause.map(|(_, run)| run.0),
-            format!("{}:{}", op.cursor, prefix.micros()),
-            now.micros(),
-        ])?;
-        target = Some(prefix);
+    if let Some(mark) = reached.filter(|mark| {
+        mark.is_beyond(target.as_ref(), cursor.direction) && mark.is_beyond(cursor.value.as_ref(), cursor.direction)
+    }) {
+        insert_event(db, &cursor, &op, &mark, now)?;
+        target = Some(mark);
     }
-    Ok(Advance { value: cursor.value, target, version: cursor.version })
+    Ok(Advance { direction: cursor.direction, value: cursor.value, target, version: cursor.version })
 }
 
-pub(super) fn advance(db: &Connection, op: AdvanceCursor, now: Ts) -> Result<CursorMoved> {
-    read(db, op.cursor)?;
-    let values = params![op.cursor.0, op.to.micros(), op.version, op.to.to_string(), now.micros()];
-    let moved = db.prepare_cached(MOVE)?.execute(values)?;
+/// How far the namespace is complete; `None` when not even its beginning is.
+fn reached(db: &Connection, cursor: &Cursor) -> Result<Option<Mark>> {
+    let Some(start) = cursor.start() else { return cover::completed_segments(db, cursor) };
+    let end = completed_end(cursor.direction, start, &cover::completed(db, cursor, start)?);
+    Ok((end != start).then_some(Mark::At(end)))
+}
+
+fn insert_event(db: &Connection, cursor: &Cursor, op: &RecordAdvance, mark: &Mark, now: Ts) -> Result<()> {
+    let (instant, number) = parts(mark);
+    let place = instant.or(number).unwrap_or_default();
+    db.prepare_cached(INSERT_EVENT)?.execute(params![
+        cursor.id.0,
+        mark.to_text(),
+        instant,
+        number,
+        op.observed_max.map(|at| at.to_string()),
+        op.cause.map(|cause| cause.task.0),
+        op.cause.map(|cause| cause.run.0),
+        op.cause.map(|cause| cause.batch_no),
+        op.remarks(cursor.operation),
+        format!("{}:{place}", cursor.id),
+        now.micros(),
+    ])?;
+    Ok(())
+}
+
+/// `normalized_instant` and `normalized_numeric`.
+fn parts(mark: &Mark) -> (Option<i64>, Option<i64>) {
+    match mark {
+        Mark::At(at) => (Some(at.micros()), None),
+        Mark::Nth { ordinal, .. } => (None, Some(*ordinal)),
+    }
+}
+
+pub(super) fn advance(db: &Connection, op: &AdvanceCursor, now: Ts) -> Result<CursorMoved> {
+    let cursor = read(db, op.cursor)?;
+    let event = reaching_event(db, &cursor, &op.to)?;
+    let onward = cursor.version == op.version && op.to.is_beyond(cursor.value.as_ref(), cursor.direction);
+    let Some((event, observed)) = event.filter(|_| onward) else { return Ok(CursorMoved { moved: false }) };
+    let known: Option<String> = db.prepare_cached(READ_OBSERVED)?.query_row([op.cursor.0], |row| row.get(0))?;
+    let (instant, number) = parts(&op.to);
+    let moved = db.prepare_cached(MOVE)?.execute(params![
+        op.cursor.0,
+        op.version,
+        event,
+        op.to.to_text(),
+        instant,
+        number,
+        greater(known, observed),
+        now.micros(),
+    ])?;
     Ok(CursorMoved { moved: moved == 1 })
+}
+
+/// The event that allows this value: its id and the greatest time that was seen with it.
+fn reaching_event(db: &Connection, cursor: &Cursor, to: &Mark) -> Result<Option<(i64, Option<String>)>> {
+    let (sql, place) = match (to, cursor.origin, cursor.direction) {
+        (Mark::At(at), Some(_), Direction::Forward) => (REACHES_FORWARD, at.micros()),
+        (Mark::At(at), Some(_), Direction::Backfill) => (REACHES_BACKFILL, at.micros()),
+        (Mark::Nth { ordinal, .. }, None, _) => (REACHES_NUMERIC, *ordinal),
+        // A value of the other kind.
+        _ => return Ok(None),
+    };
+    let event = db.prepare_cached(sql)?.query_row([cursor.id.0, place], |row| Ok((row.get(0)?, row.get(1)?)));
+    Ok(event.optional()?)
+}
+
+/// The later of two times. What cannot be read as one gives way.
+fn greater(known: Option<String>, new: Option<String>) -> Option<String> {
+    let at = |text: &Option<String>| text.as_deref().and_then(|text| text.parse::<Ts>().ok());
+    if at(&new) > at(&known) { new } else { known.or(new) }
 }

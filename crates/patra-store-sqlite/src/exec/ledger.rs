@@ -3,29 +3,34 @@
 use patra_core::error::Fault;
 use patra_core::paging::Position;
 use patra_core::state::BatchStatus;
-use patra_core::tx::{BatchStats, CommitBatch, EndRun, Failure, Lineage};
+use patra_core::tx::{BatchStats, CommitBatch, EndRun, Failure, Lineage, Raw};
 use patra_core::{BatchId, RunId, TaskId, Ts};
 use rusqlite::{Connection, params};
 
 use crate::error::Result;
 
-// Provenance and endpoint are the task's, so that a ledger row always agrees with its task.
+// Provenance, endpoint and window are the task's, so that a ledger row always agrees with its task.
 const INSERT: &str = "
 INSERT INTO ing_task_run_batch
   (run_id, task_id, slice_id, plan_id, schedule_instance_id, provenance_code, endpoint_name, expr_hash, batch_no,
    position, next_position, page_no, page_size, before_token, after_token, before_url, next_url, status_code, has_next,
    latency_ms, inserted, updated, skipped, failed, retries, throttled, stats, request_digest, response_digest, error,
-   idempotent_key, created_at)
+   idempotent_key, created_at, window_from, window_to)
 SELECT ?1, id, ?3, ?4, ?5, provenance_code, endpoint_name, ?6, ?7,
    ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
    ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28,
-   ?29, ?30
+   ?29, ?30, window_from, window_to
 FROM ing_task
 WHERE id = ?2
 ON CONFLICT DO NOTHING";
 
+const KEEP_RAW: &str = "
+INSERT INTO ing_raw (run_id, batch_no, status, headers, body, created_at, expires_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+ON CONFLICT (run_id, batch_no) DO NOTHING";
+
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[INSERT];
+pub(super) const STATEMENTS: &[&str] = &[INSERT, KEEP_RAW];
 
 /// The row of a committed page; `None` when another batch holds its number, token or key.
 pub(super) fn insert_page(db: &Connection, op: &CommitBatch, stats: &BatchStats, now: Ts) -> Result<Option<BatchId>> {
@@ -45,6 +50,7 @@ pub(super) fn insert_page(db: &Connection, op: &CommitBatch, stats: &BatchStats,
         request_digest: &op.request_digest,
         response_digest: &op.response_digest,
         error: None,
+        raw: op.raw.as_ref(),
     };
     ledger.insert(db, now)
 }
@@ -68,6 +74,7 @@ pub(super) fn insert_failure(db: &Connection, op: &EndRun, failure: &Failure, no
         request_digest: &failure.request_digest,
         response_digest: &failure.response_digest,
         error: Some(&failure.error),
+        raw: failure.raw.as_ref(),
     };
     ledger.insert(db, now)?;
     Ok(())
@@ -90,6 +97,7 @@ struct Ledger<'a> {
     request_digest: &'a str,
     response_digest: &'a str,
     error: Option<&'a Fault>,
+    raw: Option<&'a Raw>,
 }
 
 impl Ledger<'_> {
@@ -127,13 +135,27 @@ impl Ledger<'_> {
             self.idempotent_key,
             now.micros(),
         ])?;
-        Ok((inserted == 1).then(|| BatchId(db.last_insert_rowid())))
+        if inserted == 0 {
+            return Ok(None);
+        }
+        let batch = BatchId(db.last_insert_rowid());
+        if let Some(Raw { status, headers, body, keep }) = self.raw {
+            let expires_at = (now + *keep).micros();
+            let values = params![self.run.0, self.batch_no, status, headers, &**body, now.micros(), expires_at];
+            db.prepare_cached(KEEP_RAW)?.execute(values)?;
+        }
+        Ok(Some(batch))
     }
 }
 
 fn url(position: &Position) -> Option<&str> {
     match position {
         Position::Url(url) => url.as_deref(),
-        Position::Offset(_) | Position::Page(_) | Position::Token(_) | Position::Time | Position::Ids { .. } => None,
+        Position::Offset(_)
+        | Position::Page(_)
+        | Position::Token(_)
+        | Position::Time
+        | Position::Ids { .. }
+        | Position::Keys { .. } => None,
     }
 }

@@ -1,17 +1,12 @@
 //! Planning: what of a namespace is covered, and writing plan, slices and tasks.
 
 use patra_core::state::{PlanStatus, TriggerStatus};
-use patra_core::tx::{Coverage, NewPlan, NewSlice, PlanSaved, PlanTarget, ReadCoverage, SavePlan, TxError};
+use patra_core::tx::{Coverage, History, NewPlan, NewSlice, PlanSaved, PlanTarget, ReadCoverage, SavePlan, TxError};
 use patra_core::{CursorId, PlanId, SliceId, Ts};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{cursor, trigger};
+use super::{cover, cursor, trigger};
 use crate::error::Result;
-
-pub(crate) const READ_COVERED: &str = "
-SELECT window_from, window_to
-FROM ing_task
-WHERE cursor_id = ?1 AND window_to > ?2 AND status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING', 'SUCCEEDED')";
 
 pub(crate) const COUNT_QUEUED: &str = "
 SELECT count(*)
@@ -27,10 +22,12 @@ const INSERT_PLAN: &str = "
 INSERT INTO ing_plan
   (schedule_instance_id, cursor_id, project_key, provenance_code, endpoint_name, operation_code, window_from, window_to,
    plan_strategy, expr_proto_hash, spec_fingerprint, status_code, record_remarks, created_at)
-SELECT ?1, ?2, ?3, provenance_code, endpoint_name, operation_code, ?4, ?5, 'TIME', ?6, ?6, ?7, ?8, ?9
+SELECT ?1, ?2, ?3, provenance_code, endpoint_name, operation_code, ?4, ?5, ?10, ?6, ?6, ?7, ?8, ?9
 FROM ing_schedule_instance
 WHERE id = ?1
 RETURNING id";
+
+const SET_PROTO: &str = "UPDATE ing_schedule_instance SET expr_proto_hash = ?2 WHERE id = ?1";
 
 const CONTINUE_PLAN: &str = "
 UPDATE ing_plan SET status_code = ?3
@@ -52,35 +49,47 @@ const INSERT_TASK: &str = "
 INSERT INTO ing_task
   (schedule_instance_id, plan_id, slice_id, cursor_id, project_key, provenance_code, endpoint_name, operation_code,
    params, expr_hash, idempotent_key, window_from, window_to, status_code, priority, scheduled_at, created_at,
-   credential_id)
+   credential_id, ordinal, last_id, c_max)
 SELECT schedule_instance_id, id, ?2, ?3, ?4, provenance_code, endpoint_name, operation_code,
-   ?5, ?6, ?7, ?8, ?9, 'QUEUED', ?10, ?11, ?11, ?12
+   ?5, ?6, ?7, ?8, ?9, 'QUEUED', ?10, ?11, ?11, ?12, ?13, ?14, ?15
 FROM ing_plan
 WHERE id = ?1
 ON CONFLICT (idempotent_key) DO NOTHING";
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] =
-    &[READ_COVERED, COUNT_QUEUED, INSERT_SNAPSHOT, INSERT_PLAN, CONTINUE_PLAN, INSERT_SLICE, READ_SLICE, INSERT_TASK];
+    &[COUNT_QUEUED, INSERT_SNAPSHOT, INSERT_PLAN, SET_PROTO, CONTINUE_PLAN, INSERT_SLICE, READ_SLICE, INSERT_TASK];
 
 pub(super) fn read_coverage(db: &Connection, op: &ReadCoverage, now: Ts) -> Result<Coverage> {
     let name = &op.cursor;
     let partition = params![name.provenance_code, name.endpoint_name, name.operation.as_str()];
     let queued = db.prepare_cached(COUNT_QUEUED)?.query_row(partition, |row| row.get(0))?;
-    let Some(cursor) = cursor::find(db, name)? else {
-        return Ok(Coverage { cursor: None, origin: None, value: None, epoch: 0, covered: Vec::new(), queued, now });
-    };
-    let mut covered = cursor::windows(db, READ_COVERED, &cursor)?;
-    covered.sort_unstable();
-    Ok(Coverage {
-        cursor: Some(cursor.id),
-        origin: Some(cursor.origin),
-        value: cursor.value,
-        epoch: cursor.epoch,
-        covered,
+    let mut coverage = Coverage {
+        cursor: None,
+        origin: None,
+        value: None,
+        epoch: 0,
+        covered: Vec::new(),
+        next_ordinal: 0,
         queued,
+        history: History::default(),
+        harvested: cursor::harvested(db, name)?,
         now,
-    })
+    };
+    if let Some(cursor) = cursor::find(db, name)? {
+        match cursor.start() {
+            Some(start) => {
+                coverage.covered = cover::covered(db, &cursor, start)?;
+                coverage.history = cover::history(db, &cursor)?;
+            }
+            None => coverage.next_ordinal = cover::next_ordinal(db, &cursor)?,
+        }
+        coverage.cursor = Some(cursor.id);
+        coverage.origin = cursor.origin;
+        coverage.epoch = cursor.epoch;
+        coverage.value = cursor.value;
+    }
+    Ok(coverage)
 }
 
 pub(super) fn save(db: &Connection, op: &SavePlan, now: Ts) -> Result<PlanSaved> {
@@ -107,11 +116,14 @@ pub(super) fn save(db: &Connection, op: &SavePlan, now: Ts) -> Result<PlanSaved>
             slice.task_params,
             slice.expr_hash,
             slice.task_key,
-            slice.window.from.micros(),
-            slice.window.to.micros(),
+            slice.window.map(|window| window.from.micros()),
+            slice.window.map(|window| window.to.micros()),
             op.priority,
             now.micros(),
             op.credential.map(|credential| credential.0),
+            slice.segment.as_ref().map(|segment| segment.ordinal),
+            slice.segment.as_ref().map(|segment| &segment.last_id),
+            op.c_max,
         ];
         created += db.prepare_cached(INSERT_TASK)?.execute(values)?;
     }
@@ -132,13 +144,15 @@ fn insert_plan(
         op.instance.0,
         cursor.0,
         op.project_key,
-        plan.window.from.micros(),
-        plan.window.to.micros(),
+        plan.window.map(|window| window.from.micros()),
+        plan.window.map(|window| window.to.micros()),
         plan.snapshot_hash,
         status.as_str(),
         plan.remarks,
         now.micros(),
+        plan.strategy,
     ];
+    db.prepare_cached(SET_PROTO)?.execute(params![op.instance.0, plan.snapshot_hash])?;
     Ok(db.prepare_cached(INSERT_PLAN)?.query_row(values, |row| row.get(0).map(PlanId))?)
 }
 
@@ -156,8 +170,8 @@ fn insert_slice(db: &Connection, plan: PlanId, slice: &NewSlice, now: Ts) -> Res
         slice.signature,
         slice.expr_hash,
         slice.expr_snapshot,
-        slice.window.from.micros(),
-        slice.window.to.micros(),
+        slice.window.map(|window| window.from.micros()),
+        slice.window.map(|window| window.to.micros()),
         now.micros(),
     ];
     let inserted = db.prepare_cached(INSERT_SLICE)?.query_row(values, |row| row.get(0)).optional()?;

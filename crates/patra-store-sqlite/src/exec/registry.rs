@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use patra_core::Ts;
 use patra_core::registry::{Table, WHOLE};
-use patra_core::state::Operation;
-use patra_core::time::micros;
+use patra_core::state::UpdateReason;
 use patra_core::tx::{Applied, ApplyProvenance, EndpointRow, RemoveProvenance, Removed, Schedule};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::hold;
 use crate::error::{Error, Result};
 
 const READ_HASH: &str = "SELECT document_hash FROM reg_provenance WHERE provenance_code = ?1";
@@ -34,20 +34,25 @@ ON CONFLICT (provenance_code, endpoint_name) DO UPDATE
 SET role = excluded.role, config = excluded.config, updated_at = excluded.updated_at
 WHERE role <> excluded.role OR config <> excluded.config";
 
+// A schedule is known by these three words; names and codes hold no blank.
 const DELETE_SCHEDULES: &str = "
 DELETE FROM reg_schedule
-WHERE provenance_code = ?1 AND endpoint_name NOT IN (SELECT value FROM json_each(?2))";
+WHERE provenance_code = ?1
+  AND endpoint_name || ' ' || operation_code || ' ' || reason_code NOT IN (SELECT value FROM json_each(?2))";
 
-const READ_INTERVAL: &str = "
-SELECT every_us FROM reg_schedule WHERE provenance_code = ?1 AND endpoint_name = ?2 AND operation_code = ?3";
+// An unchanged time keeps its due time; a new or changed one counts from now. Not one statement: an insert that meets a row
+// uses up a number all the same.
+const READ_WHEN: &str = "
+SELECT when_text FROM reg_schedule
+WHERE provenance_code = ?1 AND endpoint_name = ?2 AND operation_code = ?3 AND reason_code = ?4";
 
 const INSERT_SCHEDULE: &str = "
-INSERT INTO reg_schedule (provenance_code, endpoint_name, operation_code, every_us, next_due_at)
-VALUES (?1, ?2, ?3, ?4, ?5)";
+INSERT INTO reg_schedule (provenance_code, endpoint_name, operation_code, reason_code, when_text, next_due_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 
 const CHANGE_SCHEDULE: &str = "
-UPDATE reg_schedule SET every_us = ?4, next_due_at = ?5
-WHERE provenance_code = ?1 AND endpoint_name = ?2 AND operation_code = ?3";
+UPDATE reg_schedule SET when_text = ?5, next_due_at = ?6
+WHERE provenance_code = ?1 AND endpoint_name = ?2 AND operation_code = ?3 AND reason_code = ?4";
 
 macro_rules! sections {
     ($($table:ident $name:literal),* $(,)?) => {
@@ -87,7 +92,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     DELETE_ENDPOINTS,
     UPSERT_ENDPOINT,
     DELETE_SCHEDULES,
-    READ_INTERVAL,
+    READ_WHEN,
     INSERT_SCHEDULE,
     CHANGE_SCHEDULE,
 ];
@@ -106,6 +111,7 @@ pub(super) fn apply_provenance(db: &Connection, op: &ApplyProvenance, now: Ts) -
     put_endpoints(db, op, now)?;
     put_sections(db, op, now)?;
     put_schedules(db, code, &op.endpoints, now)?;
+    hold::release_advised(db, code, now)?;
     Ok(if known.is_some() { Applied::Changed } else { Applied::Created })
 }
 
@@ -138,22 +144,31 @@ fn put_sections(db: &Connection, op: &ApplyProvenance, now: Ts) -> Result<()> {
     Ok(())
 }
 
-/// An unchanged interval keeps its due time; a new or changed one counts from now.
 fn put_schedules(db: &Connection, code: &str, endpoints: &[EndpointRow], now: Ts) -> Result<()> {
-    let scheduled: Vec<_> =
-        endpoints.iter().filter_map(|endpoint| Some((&*endpoint.endpoint_name, endpoint.schedule?))).collect();
-    db.prepare_cached(DELETE_SCHEDULES)?.execute(params![code, list(scheduled.iter().map(|(name, _)| *name))?])?;
-    let operation = Operation::Harvest.as_str();
-    for (name, Schedule { every }) in scheduled {
-        let known: Option<i64> =
-            db.prepare_cached(READ_INTERVAL)?.query_row(params![code, name, operation], |row| row.get(0)).optional()?;
-        if known == Some(micros(every)) {
-            continue;
+    let mut kept = Vec::new();
+    for endpoint in endpoints {
+        for schedule in &endpoint.schedules {
+            put_schedule(db, code, &endpoint.endpoint_name, schedule, now)?;
+            let reason = schedule.reason.map_or("", UpdateReason::as_str);
+            kept.push(format!("{} {} {reason}", endpoint.endpoint_name, schedule.operation.as_str()));
         }
-        let write = if known.is_some() { CHANGE_SCHEDULE } else { INSERT_SCHEDULE };
-        let values = params![code, name, operation, micros(every), (now + every).micros()];
-        db.prepare_cached(write)?.execute(values)?;
     }
+    db.prepare_cached(DELETE_SCHEDULES)?.execute(params![code, list(kept.iter().map(|words| &**words))?])?;
+    Ok(())
+}
+
+fn put_schedule(db: &Connection, code: &str, endpoint: &str, schedule: &Schedule, now: Ts) -> Result<()> {
+    let Schedule { operation, reason, when } = schedule;
+    let (operation, reason) = (operation.as_str(), reason.map_or("", UpdateReason::as_str));
+    let key = params![code, endpoint, operation, reason];
+    let known: Option<String> = db.prepare_cached(READ_WHEN)?.query_row(key, |row| row.get(0)).optional()?;
+    let text = when.to_text();
+    if known.as_ref() == Some(&text) {
+        return Ok(());
+    }
+    let due = when.first_after(now).unwrap_or(Ts::NEVER);
+    let write = if known.is_some() { CHANGE_SCHEDULE } else { INSERT_SCHEDULE };
+    db.prepare_cached(write)?.execute(params![code, endpoint, operation, reason, text, due.micros()])?;
     Ok(())
 }
 

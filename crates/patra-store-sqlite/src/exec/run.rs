@@ -2,18 +2,18 @@
 
 use patra_core::error::Fault;
 use patra_core::state::{RunStatus, TaskStatus};
-use patra_core::tx::{EndRun, LeaseRef, Resume, RunEnd, RunEnded, RunStarted, StartRun, TxError};
+use patra_core::tx::{EndRun, LeaseRef, Resume, RunEnd, RunEnded, RunStarted, StartRun, Subject, TxError};
 use patra_core::{RunId, TaskId, Ts};
-use rusqlite::{Connection, OptionalExtension, params};
-use serde_json::json;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde_json::{Map, Value, json};
 
-use super::{ledger, split};
+use super::{hold, ledger, split};
 use crate::error::{Error, Result};
 use crate::sql::word;
 
 const READ_LEASED: &str = "
 SELECT plan.status_code IN ('FAILED', 'CANCELLED') OR slice.status_code IN ('FAILED', 'CANCELLED'),
-  plan.spec_fingerprint
+  plan.spec_fingerprint, task.redrive_of, task.redrive_request
 FROM ing_task task
 JOIN ing_plan plan ON plan.id = task.plan_id
 JOIN ing_plan_slice slice ON slice.id = task.slice_id
@@ -48,6 +48,8 @@ const READ_RUN: &str = "SELECT id FROM ing_task_run WHERE task_id = ?1 AND attem
 
 const SET_CHECKPOINT: &str = "UPDATE ing_task_run SET checkpoint = ?2 WHERE id = ?1";
 
+const READ_REDRIVEN: &str = "SELECT redrive_of FROM ing_task WHERE id = ?1";
+
 pub(crate) const READ_RESUME: &str = "
 SELECT run_id, batch_no, next_position
 FROM ing_task_run_batch
@@ -56,7 +58,7 @@ ORDER BY run_id DESC, batch_no DESC
 LIMIT 1";
 
 const READ_ATTEMPTS: &str = "
-SELECT attempt_count
+SELECT attempt_count, provenance_code, endpoint_name, operation_code
 FROM ing_task
 WHERE id = ?1 AND lease_epoch = ?2 AND status_code = 'EXECUTING'";
 
@@ -77,7 +79,8 @@ WHERE id = ?1 AND status_code = 'RUNNING'";
 const CLOSE_TASK: &str = "
 UPDATE ing_task
 SET status_code = ?3, lease_owner = NULL, leased_until = NULL, error = ?4, attempt_count = ?5,
-    scheduled_at = coalesce(?6, scheduled_at), finished_at = ?7
+    scheduled_at = coalesce(?6, scheduled_at), finished_at = ?7, items = items + ?8,
+    done_from = coalesce(?9, done_from), done_to = coalesce(?10, done_to)
 WHERE id = ?1 AND lease_epoch = ?2 AND status_code = 'EXECUTING'";
 
 #[cfg(test)]
@@ -89,6 +92,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     INSERT_RUN,
     READ_RUN,
     SET_CHECKPOINT,
+    READ_REDRIVEN,
     READ_RESUME,
     READ_ATTEMPTS,
     READ_STATES,
@@ -97,13 +101,18 @@ pub(super) const STATEMENTS: &[&str] = &[
     CLOSE_TASK,
 ];
 
+/// A task that may be started, or must not be.
+struct Leased {
+    cancelled: bool,
+    snapshot_hash: String,
+    /// The task that it drives again, and whose request that is.
+    redrive: Option<(TaskId, String)>,
+}
+
 pub(super) fn start(db: &Connection, op: StartRun, now: Ts) -> Result<RunStarted> {
     let LeaseRef { task, fence } = op.lease;
-    let leased: Option<(bool, String)> = db
-        .prepare_cached(READ_LEASED)?
-        .query_row([task.0, fence.0], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    let (cancelled, snapshot_hash) = leased.ok_or(TxError::Fenced)?;
+    let leased = db.prepare_cached(READ_LEASED)?.query_row([task.0, fence.0], read_leased).optional()?;
+    let Leased { cancelled, snapshot_hash, redrive } = leased.ok_or(TxError::Fenced)?;
     let at = params![task.0, fence.0, now.micros()];
     if cancelled {
         db.prepare_cached(CANCEL_TASK)?.execute(at)?;
@@ -116,12 +125,37 @@ pub(super) fn start(db: &Connection, op: StartRun, now: Ts) -> Result<RunStarted
         Some(run) => run,
         None => db.prepare_cached(READ_RUN)?.query_row([task.0, fence.0], |row| row.get(0).map(RunId))?,
     };
-    let resume = read_resume(db, task)?;
-    if let Some(resume) = resume.as_ref().filter(|_| inserted.is_some()) {
-        let from = json!({ "resumedFrom": { "runId": resume.run, "batchNo": resume.batch_no } });
-        db.prepare_cached(SET_CHECKPOINT)?.execute(params![run.0, from.to_string()])?;
+    let (mut resume, mut old) = (read_resume(db, task)?, redrive.as_ref().map(|(old, _)| *old));
+    while resume.is_none()
+        && let Some(task) = old
+    {
+        resume = read_resume(db, task)?;
+        let before: Option<i64> = db.prepare_cached(READ_REDRIVEN)?.query_row([task.0], |row| row.get(0))?;
+        old = before.map(TaskId);
+    }
+    if inserted.is_some()
+        && let Some(checkpoint) = checkpoint(resume.as_ref(), redrive.as_ref())
+    {
+        db.prepare_cached(SET_CHECKPOINT)?.execute(params![run.0, checkpoint])?;
     }
     Ok(RunStarted::Go { run, attempt_no: fence.0, snapshot_hash, resume })
+}
+
+fn read_leased(row: &Row<'_>) -> rusqlite::Result<Leased> {
+    let old = row.get::<_, Option<i64>>(2)?.map(TaskId);
+    Ok(Leased { cancelled: row.get(0)?, snapshot_hash: row.get(1)?, redrive: old.zip(row.get(3)?) })
+}
+
+/// Where the run goes on from, and that it is no ordinary one; nothing to say of most.
+fn checkpoint(resume: Option<&Resume>, redrive: Option<&(TaskId, String)>) -> Option<String> {
+    let mut checkpoint = Map::new();
+    if let Some(Resume { run, batch_no, .. }) = resume {
+        checkpoint.insert("resumedFrom".to_owned(), json!({ "runId": run, "batchNo": batch_no }));
+    }
+    if let Some((task, request)) = redrive {
+        checkpoint.insert("replay".to_owned(), json!({ "task": task, "request": request }));
+    }
+    (!checkpoint.is_empty()).then(|| Value::from(checkpoint).to_string())
 }
 
 fn read_resume(db: &Connection, task: TaskId) -> Result<Option<Resume>> {
@@ -144,8 +178,8 @@ pub(super) fn end(db: &Connection, op: &EndRun, now: Ts) -> Result<RunEnded> {
     if attempt_no == fence.0 && run_status.is_final() {
         return Ok(RunEnded { task_status });
     }
-    let attempts = db.prepare_cached(READ_ATTEMPTS)?.query_row([task.0, fence.0], |row| row.get(0)).optional()?;
-    let attempts = attempts.ok_or(TxError::Fenced)?;
+    let executing = db.prepare_cached(READ_ATTEMPTS)?.query_row([task.0, fence.0], read_executing).optional()?;
+    let (attempts, partition) = executing.ok_or(TxError::Fenced)?;
     if attempt_no != fence.0 {
         return Err(Error::refused(format!("run {} is not the one of this lease", op.run)));
     }
@@ -164,11 +198,28 @@ pub(super) fn end(db: &Connection, op: &EndRun, now: Ts) -> Result<RunEnded> {
         close.attempts,
         close.again_at.map(Ts::micros),
         close.task.is_final().then_some(now.micros()),
+        op.stats.ret_count,
+        op.done.map(|done| done.from.micros()),
+        op.done.map(|done| done.to.micros()),
     ])?;
     if let RunEnd::Split { slices, .. } = &op.end {
         split::replace(db, task, slices, now)?;
     }
+    if let Some(hold) = &op.hold {
+        hold::set(db, hold, now)?;
+    }
+    if close.task == TaskStatus::Succeeded {
+        hold::release_advisory(db, &partition, now)?;
+    }
     Ok(RunEnded { task_status: close.task })
+}
+
+/// The attempts of a task, and its partition.
+fn read_executing(row: &Row<'_>) -> rusqlite::Result<(u32, Subject)> {
+    let operation = Some(word(row, 3)?);
+    let partition =
+        Subject { provenance_code: row.get(1)?, endpoint_name: row.get(2)?, operation, ..Subject::default() };
+    Ok((row.get(0)?, partition))
 }
 
 /// What run and task become.

@@ -1,40 +1,23 @@
-//! The queue: claiming, renewing and sweeping leases.
+//! Leases: renewing and sweeping them.
 
 use patra_core::error::{Code, Fault};
 use patra_core::state::TaskStatus;
-use patra_core::tx::{Claim, Claimed, Lease, Lineage, Renew, Renewed, Sweep, Swept};
-use patra_core::{CredentialId, CursorId, Fence, InstanceId, PlanId, SliceId, TaskId, Ts, Window};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use patra_core::tx::{LeaseRef, Renew, Renewed, Sweep, Swept};
+use patra_core::{CredentialId, PlanId, SliceId, TaskId, Ts};
+use rusqlite::{Connection, params};
 
+use super::hold::{Common, Own, Stopping};
 use crate::error::Result;
-use crate::sql::{time, word};
-
-// The queue is read one priority at a time. Within a priority the index ends exactly at `now`, so tasks that are put
-// off cost nothing, however many stand before the first one that is due.
-pub(crate) const NEXT_PRIORITY: &str = "
-SELECT min(priority) FROM ing_task WHERE status_code = 'QUEUED' AND priority > ?1";
-
-pub(crate) const PICK: &str = "
-SELECT task.id
-FROM ing_task task
-WHERE task.status_code = 'QUEUED' AND task.priority = ?1 AND task.scheduled_at <= ?2
-  AND EXISTS (SELECT 1 FROM ing_plan plan WHERE plan.id = task.plan_id AND plan.status_code IN ('READY', 'PARTIAL'))
-ORDER BY task.priority, task.scheduled_at, task.id
-LIMIT ?3";
-
-const LEASE: &str = "
-UPDATE ing_task
-SET status_code = 'DISPATCHED', lease_owner = ?2, leased_until = ?3, lease_epoch = lease_epoch + 1,
-    lease_count = lease_count + 1, attempt_count = attempt_count + 1
-WHERE id = ?1 AND status_code = 'QUEUED'
-RETURNING id, lease_epoch, leased_until, attempt_count, schedule_instance_id, plan_id, slice_id, cursor_id, project_key,
-  provenance_code, endpoint_name, operation_code, expr_hash, window_from, window_to, params, credential_id";
+use crate::sql::word;
 
 const RENEW: &str = "
 UPDATE ing_task
 SET leased_until = ?5, lease_count = lease_count + 1
 WHERE id = ?1 AND lease_epoch = ?2 AND lease_owner = ?3 AND leased_until > ?4
   AND status_code IN ('DISPATCHED', 'EXECUTING')";
+
+const READ_HELD: &str = "
+SELECT provenance_code, endpoint_name, operation_code, credential_id, plan_id, slice_id FROM ing_task WHERE id = ?1";
 
 pub(crate) const READ_EXPIRED: &str = "
 SELECT id
@@ -65,53 +48,7 @@ WHERE refresh_owner IS NOT NULL";
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] =
-    &[NEXT_PRIORITY, PICK, LEASE, RENEW, READ_EXPIRED, TAKE_BACK, FAIL_ORPHANS, FREE_TRIGGERS, FREE_REFRESHES];
-
-pub(super) fn claim(db: &Connection, op: &Claim, now: Ts) -> Result<Claimed> {
-    let until = (now + op.lease).micros();
-    let mut leases = Vec::new();
-    for task in pick(db, op.limit as usize, now)? {
-        let values = params![task, op.owner, until];
-        leases.extend(db.prepare_cached(LEASE)?.query_row(values, read_lease).optional()?);
-    }
-    Ok(Claimed { leases, now })
-}
-
-/// Due tasks in queue order.
-fn pick(db: &Connection, limit: usize, now: Ts) -> Result<Vec<i64>> {
-    let mut picked = Vec::new();
-    let mut priority = i64::MIN;
-    while picked.len() < limit {
-        let next = db.prepare_cached(NEXT_PRIORITY)?.query_row([priority], |row| row.get(0))?;
-        let Some(next) = next else { break };
-        priority = next;
-        let mut statement = db.prepare_cached(PICK)?;
-        let values = params![priority, now.micros(), (limit - picked.len()) as i64];
-        for task in statement.query_map(values, |row| row.get(0))? {
-            picked.push(task?);
-        }
-    }
-    Ok(picked)
-}
-
-fn read_lease(row: &Row<'_>) -> rusqlite::Result<Lease> {
-    Ok(Lease {
-        task: TaskId(row.get(0)?),
-        fence: Fence(row.get(1)?),
-        until: time(row, 2)?,
-        attempts: row.get(3)?,
-        lineage: Lineage { instance: InstanceId(row.get(4)?), plan: PlanId(row.get(5)?), slice: SliceId(row.get(6)?) },
-        cursor: CursorId(row.get(7)?),
-        project_key: row.get(8)?,
-        provenance_code: row.get(9)?,
-        endpoint_name: row.get(10)?,
-        operation: word(row, 11)?,
-        expr_hash: row.get(12)?,
-        window: Window { from: time(row, 13)?, to: time(row, 14)? },
-        params: row.get(15)?,
-        credential: row.get::<_, Option<i64>>(16)?.map(CredentialId),
-    })
-}
+    &[RENEW, READ_HELD, READ_EXPIRED, TAKE_BACK, FAIL_ORPHANS, FREE_TRIGGERS, FREE_REFRESHES];
 
 pub(super) fn renew(db: &Connection, op: &Renew, now: Ts) -> Result<Renewed> {
     let until = (now + op.lease).micros();
@@ -125,7 +62,31 @@ pub(super) fn renew(db: &Connection, op: &Renew, now: Ts) -> Result<Renewed> {
             held.push(lease);
         }
     }
-    Ok(Renewed { held, now })
+    let paused = paused(db, &held)?;
+    Ok(Renewed { held, paused, now })
+}
+
+/// Those that a PAUSE or BREAK holds.
+fn paused(db: &Connection, held: &[LeaseRef]) -> Result<Vec<LeaseRef>> {
+    let stopping = Stopping::read(db)?;
+    let mut paused = Vec::new();
+    if stopping.is_empty() {
+        return Ok(paused);
+    }
+    for lease in held {
+        let stopped = db.prepare_cached(READ_HELD)?.query_row([lease.task.0], |row| {
+            let common = Common {
+                provenance_code: row.get_ref(0)?.as_str()?,
+                endpoint_name: row.get_ref(1)?.as_str()?,
+                operation: word(row, 2)?,
+                credential: row.get::<_, Option<i64>>(3)?.map(CredentialId),
+            };
+            let own = Own { plan: PlanId(row.get(4)?), slice: SliceId(row.get(5)?), task: lease.task };
+            Ok(stopping.stops(&common, &own))
+        })?;
+        paused.extend(stopped.then_some(*lease));
+    }
+    Ok(paused)
 }
 
 pub(super) fn sweep(db: &Connection, op: Sweep, now: Ts) -> Result<Swept> {

@@ -1,31 +1,30 @@
 //! Triggers: recorded by hand or by schedule, leased for planning, settled.
 
-use std::time::Duration;
-
-use patra_core::state::{Operation, TriggerStatus, TriggerType};
+use patra_core::state::{Operation, TriggerStatus, TriggerType, UpdateReason};
 use patra_core::tx::{
-    Fire, FireDue, Fired, FiredDue, Inventory, OpenPlan, SettleTrigger, Settlement, TakeTrigger, TriggerSettled,
-    TriggerTaken, TxError,
+    Fire, FireDue, Fired, FiredDue, Inventory, OpenPlan, Rest, SettleTrigger, Settlement, TakeTrigger, TriggerSettled,
+    TriggerTaken, TxError, When,
 };
-use patra_core::{Fence, InstanceId, PlanId, Ts, Window};
+use patra_core::{Fence, InstanceId, PlanId, Ts};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::json;
 
-use crate::error::Result;
-use crate::sql::{maybe_time, time, word};
+use crate::error::{Error, Result};
+use crate::sql::{maybe_time, maybe_window, maybe_word, time, word};
 
 const INSERT: &str = "
 INSERT INTO ing_schedule_instance
-  (public_id, schedule_id, trigger_type_code, project_key, provenance_code, endpoint_name, operation_code,
-   window_from, window_to, priority, params, overrides, status_code, not_before, created_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 'REQUESTED', ?13, ?13)
+  (public_id, schedule_id, scheduler_code, scheduler_job_id, scheduler_log_id, trigger_type_code, project_key,
+   provenance_code, endpoint_name, operation_code, reason_code, activity, window_from, window_to, priority, params,
+   overrides, status_code, not_before, created_at)
+VALUES (?1, ?2, 'patra', coalesce(?2, ?1), ?1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, 'REQUESTED', ?15, ?15)
 ON CONFLICT (public_id) DO NOTHING
 RETURNING id";
 
 const READ_ID: &str = "SELECT id FROM ing_schedule_instance WHERE public_id = ?1";
 
 pub(crate) const READ_DUE: &str = "
-SELECT id, provenance_code, endpoint_name, operation_code, every_us, next_due_at,
+SELECT id, provenance_code, endpoint_name, operation_code, reason_code, when_text, next_due_at,
   EXISTS (SELECT 1 FROM ing_schedule_instance waiting
           WHERE waiting.schedule_id = reg_schedule.id AND waiting.status_code = 'REQUESTED')
 FROM reg_schedule
@@ -44,14 +43,23 @@ WHERE id = (
   SELECT id FROM ing_schedule_instance
   WHERE status_code = 'REQUESTED' AND not_before <= ?3 AND (leased_until IS NULL OR leased_until <= ?3)
     AND provenance_code || ' ' || endpoint_name || ' ' || operation_code NOT IN (SELECT value FROM json_each(?4))
+    AND NOT EXISTS (
+      SELECT 1 FROM ing_hold hold
+      WHERE hold.released_at IS NULL AND hold.kind_code IN ('PAUSE', 'BREAK', 'ADVISORY')
+        AND coalesce(hold.provenance_code = ing_schedule_instance.provenance_code, TRUE)
+        AND coalesce(hold.endpoint_name = ing_schedule_instance.endpoint_name, TRUE)
+        AND coalesce(hold.operation_code = ing_schedule_instance.operation_code, TRUE)
+        AND coalesce(hold.credential_id, hold.plan_id, hold.slice_id, hold.task_id) IS NULL)
   ORDER BY id
   LIMIT 1)
 RETURNING id, lease_epoch, public_id, trigger_type_code, project_key, provenance_code, endpoint_name, operation_code,
-  window_from, window_to, priority, params, overrides, fan_place";
+  reason_code, activity, window_from, window_to, priority, params, overrides, fan_place";
 
 const READ_OPEN_PLAN: &str = "
-SELECT id, spec_fingerprint, window_from, window_to,
-  (SELECT max(window_to) FROM ing_plan_slice WHERE plan_id = ing_plan.id)
+SELECT id, spec_fingerprint, operation_code, window_from, window_to,
+  (SELECT min(window_from) FROM ing_plan_slice WHERE plan_id = ing_plan.id),
+  (SELECT max(window_to) FROM ing_plan_slice WHERE plan_id = ing_plan.id),
+  (SELECT last_id FROM ing_task WHERE plan_id = ing_plan.id ORDER BY ordinal DESC LIMIT 1)
 FROM ing_plan
 WHERE schedule_instance_id = ?1 AND status_code = 'PARTIAL'
 ORDER BY id DESC
@@ -84,6 +92,8 @@ fn insert(db: &Connection, op: &Fire, schedule: Option<i64>, now: Ts) -> Result<
         op.provenance_code,
         op.endpoint_name,
         op.operation.as_str(),
+        op.reason.map(UpdateReason::as_str),
+        op.activity,
         op.window_from.map(Ts::micros),
         op.window_to.map(Ts::micros),
         op.priority,
@@ -100,7 +110,8 @@ struct Due {
     provenance_code: String,
     endpoint_name: String,
     operation: Operation,
-    every: Duration,
+    reason: Option<UpdateReason>,
+    when: String,
     at: Ts,
     waiting: bool,
 }
@@ -112,7 +123,9 @@ pub(super) fn fire_due(db: &Connection, op: FireDue, now: Ts) -> Result<FiredDue
         .collect::<rusqlite::Result<_>>()?;
     let mut fired = 0;
     for due in due {
-        let next = FireDue::next_due(due.at, due.every, now);
+        let when = When::from_text(&due.when);
+        let when = when.ok_or_else(|| Error::refused(format!("schedule {}: `{}`", due.schedule, due.when)))?;
+        let next = FireDue::next_due(due.at, &when, now);
         db.prepare_cached(MOVE_DUE)?.execute(params![due.schedule, next.micros()])?;
         if due.waiting {
             continue;
@@ -125,6 +138,8 @@ pub(super) fn fire_due(db: &Connection, op: FireDue, now: Ts) -> Result<FiredDue
             provenance_code: due.provenance_code,
             endpoint_name: due.endpoint_name,
             operation: due.operation,
+            reason: due.reason,
+            activity: None,
             window_from: None,
             window_to: None,
             priority: 0,
@@ -143,9 +158,10 @@ fn read_due(row: &Row<'_>) -> rusqlite::Result<Due> {
         provenance_code: row.get(1)?,
         endpoint_name: row.get(2)?,
         operation: word(row, 3)?,
-        every: Duration::from_micros(row.get::<_, i64>(4)?.unsigned_abs()),
-        at: time(row, 5)?,
-        waiting: row.get(6)?,
+        reason: if row.get_ref(4)?.as_str()?.is_empty() { None } else { Some(word(row, 4)?) },
+        when: row.get(5)?,
+        at: time(row, 6)?,
+        waiting: row.get(7)?,
     })
 }
 
@@ -162,12 +178,14 @@ pub(super) fn take(db: &Connection, op: &TakeTrigger, now: Ts) -> Result<Option<
             provenance_code: row.get(5)?,
             endpoint_name: row.get(6)?,
             operation: word(row, 7)?,
-            window_from: maybe_time(row, 8)?,
-            window_to: maybe_time(row, 9)?,
-            priority: row.get(10)?,
-            params: row.get(11)?,
-            overrides: row.get(12)?,
-            place: row.get(13)?,
+            reason: maybe_word(row, 8)?,
+            activity: row.get(9)?,
+            window_from: maybe_time(row, 10)?,
+            window_to: maybe_time(row, 11)?,
+            priority: row.get(12)?,
+            params: row.get(13)?,
+            overrides: row.get(14)?,
+            place: row.get(15)?,
             plan: None,
             now,
         })
@@ -178,9 +196,12 @@ pub(super) fn take(db: &Connection, op: &TakeTrigger, now: Ts) -> Result<Option<
 }
 
 fn read_open_plan(row: &Row<'_>) -> rusqlite::Result<OpenPlan> {
-    let whole = Window { from: time(row, 2)?, to: time(row, 3)? };
-    let window = OpenPlan::rest(whole, maybe_time(row, 4)?);
-    Ok(OpenPlan { plan: PlanId(row.get(0)?), snapshot_hash: row.get(1)?, window })
+    let direction = word::<Operation>(row, 2)?.direction();
+    let rest = match maybe_window(row, 3)? {
+        Some(whole) => Rest::Time(Rest::of(whole, direction, maybe_window(row, 5)?)),
+        None => Rest::Ids { after: row.get(7)? },
+    };
+    Ok(OpenPlan { plan: PlanId(row.get(0)?), snapshot_hash: row.get(1)?, rest })
 }
 
 pub(super) fn settle(db: &Connection, op: &SettleTrigger, now: Ts) -> Result<TriggerSettled> {

@@ -32,12 +32,11 @@ WHERE made.root_id = ?1 AND made.status_code <> 'REQUESTED'
 
 const COUNT_TASKS: &str = concat!(
     "
-SELECT task.status_code, count(*), task.status_code = 'PARTIAL' AND EXISTS (
-    SELECT 1 FROM ing_plan_slice slice WHERE slice.id = task.slice_id AND slice.status_code = 'PARTIAL') AS is_split
+SELECT task.status_code, count(*), task.replaced
 FROM ",
     family!(),
     " family JOIN ing_task task ON task.schedule_instance_id = family.id
-GROUP BY task.status_code, is_split"
+GROUP BY task.status_code, task.replaced"
 );
 
 const SUM_BATCHES: &str = concat!(
@@ -111,10 +110,10 @@ fn count_tasks(db: &Connection, progress: &mut Progress) -> Result<()> {
     while let Some(row) = rows.next()? {
         let count = row.get::<_, i64>(1)?.unsigned_abs();
         match word(row, 0)? {
+            _ if row.get(2)? => progress.tasks_split += count,
             TaskStatus::Queued => progress.tasks_queued += count,
             TaskStatus::Dispatched | TaskStatus::Executing => progress.tasks_active += count,
             TaskStatus::Succeeded => progress.tasks_succeeded += count,
-            TaskStatus::Partial if row.get(2)? => progress.tasks_split += count,
             TaskStatus::Partial => progress.tasks_partial += count,
             TaskStatus::Failed => progress.tasks_failed += count,
             TaskStatus::Cancelled => progress.tasks_cancelled += count,

@@ -30,8 +30,12 @@ pub(super) fn collect(first: Job, waiting: &Receiver<Job>) -> Vec<Job> {
 
 fn weight(tx: &Tx) -> usize {
     match tx {
-        Tx::CommitBatch(batch) => batch.records.len() + batch.rejected.len() + 1,
+        Tx::CommitBatch(batch) => batch.records.len() + batch.rejected.len() + batch.checked.len() + 1,
         Tx::SavePlan(plan) => 2 * plan.slices.len() + 1,
+        Tx::FanOut(fan) => fan.children.len() + 1,
+        Tx::Signal(signal) => signal.keys.len() + 1,
+        Tx::Archive(archive) => 4 * archive.limit as usize,
+        Tx::ReadSegments(read) => (read.size as usize).saturating_mul(read.limit as usize),
         Tx::Claim(claim) => claim.limit as usize,
         Tx::Sweep(sweep) => sweep.limit as usize,
         _ => 1,

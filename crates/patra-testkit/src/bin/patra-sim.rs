@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use patra_testkit::sim::{Mutant, Violation, hunt, regression_seeds, simulate};
+use patra_testkit::sim::{Mutant, Simulator, Violation, hunt, regression_seeds, simulate};
 
 const USAGE: &str = "usage: patra-sim [--seconds S] [--threads T] [--start SEED] [--twice]
        patra-sim --seeds A..B [--twice]
@@ -72,13 +72,14 @@ fn many(arguments: &Arguments) -> ExitCode {
     std::thread::scope(|scope| {
         for _ in 0..arguments.threads {
             scope.spawn(|| {
+                let mut simulator = Simulator::default();
                 while !done.load(Ordering::Relaxed) {
                     let from = next.fetch_add(64, Ordering::Relaxed);
                     if from >= last {
                         break;
                     }
                     for seed in from..last.min(from.saturating_add(64)) {
-                        match once(seed, arguments.twice) {
+                        match once(&mut simulator, seed, arguments.twice) {
                             Ok(count) => {
                                 steps.fetch_add(count, Ordering::Relaxed);
                             }
@@ -108,8 +109,9 @@ fn many(arguments: &Arguments) -> ExitCode {
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn once(seed: u64, twice: bool) -> Result<u64, Violation> {
-    let first = simulate(seed, None, false)?;
+/// The second time in fresh memory: nothing of an earlier world may show.
+fn once(simulator: &mut Simulator, seed: u64, twice: bool) -> Result<u64, Violation> {
+    let first = simulator.run(seed, None, false)?;
     if twice && simulate(seed, None, false)? != first {
         return Err(Violation { seed, step: first.steps, rule: "the same seed took another course".to_owned() });
     }

@@ -113,8 +113,9 @@ pub(super) async fn a_bad_record_is_kept_aside_and_holds_nothing_up(fx: Fixture)
     assert_eq!((text(&kept.at(at, "dedup_key")), kept.at(1 - at, "dedup_key")), ("bad-3".into(), Cell::Null));
     assert_eq!(
         (text(&kept.at(at, "error_code")), text(&kept.at(at, "status_code"))),
-        ("PARSE_ERROR".into(), "OPEN".into())
+        ("PARSE_ERROR".into(), "SIGNALLED".into())
     );
+    assert_eq!(text(&kept.at(1 - at, "status_code")), "OPEN", "nobody knows which record to ask for");
     assert_eq!(
         (text(&kept.at(at, "reason")), text(&kept.at(at, "sample"))),
         ("no update time".into(), "{\"id\":…".into())

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use patra_core::port::query::View;
-use patra_core::state::Operation;
+use patra_core::state::{HoldKind, Operation};
 use patra_core::tx::{
-    self, Claim, RecordAdvance, RemoveProvenance, RunEnd, SavePlan, SyncDictionary, TakeTrigger, TxError,
+    self, Archive, Cancel, Cancelled, Claim, Lease, RecordAdvance, Redrive, Redriven, RemoveProvenance, RunEnd,
+    SavePlan, Signal, Subject, SyncDictionary, TakeTrigger, Target, TxError, What,
 };
 
 use super::{Fixture, make};
@@ -32,7 +33,7 @@ where
 // covers: ING-11.9-03
 pub(super) async fn fifty_claims_of_ten_tasks_share_nothing(fx: Fixture) {
     fx.plan("a", &make::windows(0, 10)).await;
-    let claims = (0..50).map(|at| Claim { owner: format!("worker {at}"), limit: 3, lease: make::LONG }).collect();
+    let claims = (0..50).map(|at| Claim { owner: format!("worker {at}"), ..make::claim(3, make::LONG) }).collect();
     let mut claimed = BTreeSet::new();
     for answer in at_once(&fx, claims).await {
         for lease in answer.expect("an answer").leases {
@@ -43,6 +44,24 @@ pub(super) async fn fifty_claims_of_ten_tasks_share_nothing(fx: Fixture) {
     // A claim that met only rows of others may come back with less than there is.
     claimed.extend(fx.claim(10).await.into_iter().map(|lease| lease.task));
     assert_eq!(claimed.len(), 10);
+}
+
+// covers: ING-5.6-03, ING-9.7-02
+pub(super) async fn many_claimers_together_keep_to_the_limit_of_a_partition(fx: Fixture) {
+    let fire = make::fire("a", Operation::Harvest);
+    fx.plan_with(fire, &make::windows(0, 30), |plan| plan.c_max = 4).await;
+    for round in 0..3 {
+        let claims = (0..20).map(|at| Claim { owner: format!("worker {at}"), ..make::claim(3, make::LONG) }).collect();
+        let mut leases = Vec::new();
+        for answer in at_once(&fx, claims).await {
+            leases.extend(answer.expect("an answer").leases);
+        }
+        leases.extend(fx.claim(9).await);
+        assert_eq!(leases.len(), 4, "round {round}: no more, and after all no less");
+        for lease in &leases {
+            fx.finish(lease, RunEnd::Succeeded).await;
+        }
+    }
 }
 
 pub(super) async fn of_plans_made_at_one_epoch_exactly_one_is_saved(fx: Fixture) {
@@ -76,10 +95,10 @@ pub(super) async fn twenty_recordings_write_one_event(fx: Fixture) {
     }
     let record = RecordAdvance { cursor, cause: None, observed_max: None };
     for answer in at_once(&fx, vec![record; 20]).await {
-        assert_eq!(answer.expect("an answer").target, Some(patra_core::Ts::from_secs(20)));
+        assert_eq!(answer.expect("an answer").target, Some(make::at(20)));
     }
     assert_eq!(fx.rows(View::Events).await.len(), 1);
-    let moves = vec![tx::AdvanceCursor { cursor, to: patra_core::Ts::from_secs(20), version: 0 }; 20];
+    let moves = vec![tx::AdvanceCursor { cursor, to: make::at(20), version: 0 }; 20];
     let moved = at_once(&fx, moves).await.into_iter().filter(|answer| answer.as_ref().is_ok_and(|done| done.moved));
     assert_eq!(moved.count(), 1);
 }
@@ -142,4 +161,117 @@ pub(super) async fn one_dictionary_written_by_twenty_is_written_once(fx: Fixture
     let changed = answers.iter().filter(|answer| answer.as_ref().is_ok_and(|done| done.changed)).count();
     assert_eq!((changed, answers.iter().all(Result::is_ok)), (1, true), "{answers:?}");
     assert_eq!(fx.subject.store.dictionary().await, Ok(sync.types));
+}
+
+async fn failed(fx: &Fixture) -> Lease {
+    fx.plan("a", &make::windows(0, 1)).await;
+    let lease = fx.next().await;
+    fx.finish(&lease, RunEnd::Failed { error: make::fault("gone") }).await;
+    lease
+}
+
+fn again(request: &str, lease: &Lease) -> Redrive {
+    Redrive { request: request.into(), what: What::Task(lease.task), by: "somebody".into() }
+}
+
+pub(super) async fn one_request_to_drive_a_task_again_makes_one_task(fx: Fixture) {
+    let lease = failed(&fx).await;
+    let answers = at_once(&fx, vec![again("r", &lease); 20]).await;
+    let mut made = BTreeSet::new();
+    let mut new = 0;
+    for answer in answers {
+        let Ok(Redriven::Queued { task, existed }) = answer else { panic!("{answer:?}") };
+        made.insert(task);
+        new += usize::from(!existed);
+    }
+    assert_eq!((made.len(), new, fx.rows(View::Tasks).await.len()), (1, 1, 2));
+}
+
+// covers: ING-8.3-02
+pub(super) async fn of_many_requests_to_drive_a_task_again_one_goes(fx: Fixture) {
+    let lease = failed(&fx).await;
+    let answers = at_once(&fx, (0..20).map(|at| again(&format!("request {at}"), &lease)).collect()).await;
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1, "{answers:?}");
+    let late = |answer: &Result<_, _>| matches!(answer, Err(TxError::Refused(_)));
+    assert!(answers.iter().all(|answer| answer.is_ok() || late(answer)), "{answers:?}");
+    assert_eq!(fx.claim(9).await.len(), 1, "a slice has one task at work");
+}
+
+pub(super) async fn what_twenty_hold_or_signal_is_held_and_signalled_once(fx: Fixture) {
+    let holds = at_once(&fx, vec![make::hold(HoldKind::Pause, Subject::source("p")); 20]).await;
+    let holds: Vec<_> = holds.into_iter().map(|answer| answer.expect("an answer")).collect();
+    assert_eq!(holds.iter().filter(|hold| !hold.existed).count(), 1);
+    assert!(holds.iter().all(|hold| hold.hold == holds[0].hold));
+    assert_eq!(fx.rows(View::Holds).await.len(), 1);
+
+    let signal = Signal {
+        project_key: "default".into(),
+        provenance_code: make::PROVENANCE.into(),
+        endpoint_name: make::ENDPOINT.into(),
+        keys: (0..5).map(|key| format!("key {key}")).collect(),
+        reason: "wrong".into(),
+        by: "reader".into(),
+    };
+    let signals = at_once(&fx, vec![signal; 20]).await;
+    let signals: Vec<_> = signals.into_iter().map(|answer| answer.expect("an answer")).collect();
+    assert_eq!(signals.iter().map(|done| done.added).sum::<u32>(), 5);
+    assert!(signals.iter().all(|done| done.added + done.existing == 5), "{signals:?}");
+    assert_eq!(fx.rows(View::Signals).await.len(), 5);
+}
+
+pub(super) async fn a_plan_cancelled_by_twenty_is_cancelled_once(fx: Fixture) {
+    let plan = fx.plan("a", &make::windows(0, 5)).await.plan;
+    fx.start(&fx.next().await).await;
+    let cancel = Cancel { target: Target::Plan(plan), reason: "wrong".into(), by: "somebody".into() };
+    let mut sum = Cancelled { found: true, ..Cancelled::default() };
+    for answer in at_once(&fx, vec![cancel; 20]).await {
+        let done = answer.expect("an answer");
+        sum.triggers += done.triggers;
+        sum.plans += done.plans;
+        sum.slices += done.slices;
+        sum.tasks += done.tasks;
+    }
+    assert_eq!(sum, Cancelled { found: true, triggers: 0, plans: 1, slices: 5, tasks: 5 });
+    assert!(fx.claim(9).await.is_empty());
+}
+
+/// Whoever comes first: a page is stored as a whole or not at all, and the task is over.
+pub(super) async fn a_page_and_the_cancelling_of_its_task_do_not_mix(fx: Fixture) {
+    fx.plan("a", &make::windows(0, 10)).await;
+    let (mut pages, mut cancels) = (Vec::new(), Vec::new());
+    for lease in fx.claim(10).await {
+        let run = fx.start(&lease).await;
+        let records = (0..20).map(|key| make::record(&format!("{} {key:02}", lease.task), 1)).collect();
+        pages.push(Arc::new(make::page(&lease, run, 1, records, true)));
+        cancels.push(Cancel { target: Target::Task(lease.task), reason: "wrong".into(), by: "somebody".into() });
+    }
+    let (pages, cancels) = tokio::join!(at_once(&fx, pages), at_once(&fx, cancels));
+    assert!(cancels.iter().all(|answer| answer.as_ref().is_ok_and(|done| done.tasks == 1)), "{cancels:?}");
+    let stored = pages.iter().filter(|answer| answer.is_ok()).count();
+    assert!(pages.iter().all(|answer| matches!(answer, Ok(_) | Err(TxError::Fenced))), "{pages:?}");
+    assert_eq!((fx.rows(View::Batches).await.len(), fx.rows(View::Items).await.len()), (stored, 20 * stored));
+    assert_eq!(fx.rows(View::Tasks).await.texts("status_code"), vec!["CANCELLED".to_owned(); 10]);
+    assert_eq!(fx.rows(View::Runs).await.texts("status_code"), vec!["CANCELLED".to_owned(); 10]);
+}
+
+pub(super) async fn what_twenty_archive_is_archived_once(fx: Fixture) {
+    fx.plan("a", &make::windows(0, 12)).await;
+    for lease in fx.claim(12).await {
+        let run = fx.start(&lease).await;
+        fx.commit(&lease, run, 1, vec![], false).await;
+        fx.end(&lease, run, RunEnd::Succeeded).await;
+    }
+    fx.pass(std::time::Duration::from_millis(5)).await;
+    let archive = Archive { before: fx.now().await, limit: 5 };
+    let mut moved = 0;
+    for answer in at_once(&fx, vec![archive; 20]).await {
+        moved += answer.expect("an answer").batches;
+    }
+    // One that met only rows of others may come back with less than there is.
+    for _ in 0..3 {
+        moved += fx.ok(archive).await.batches;
+    }
+    assert_eq!(moved, 12);
+    assert!(fx.rows(View::Batches).await.is_empty());
+    assert_eq!(fx.rows(View::Archive).await.len(), 12);
 }

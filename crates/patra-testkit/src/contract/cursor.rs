@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use patra_core::cursor::Mark;
 use patra_core::port::query::{Cell, View};
-use patra_core::state::Operation;
-use patra_core::tx::{Advance, AdvanceCursor, Lease, RecordAdvance, RunEnd};
+use patra_core::state::{Direction, Operation};
+use patra_core::tx::{Advance, AdvanceCursor, Cause, Lease, RecordAdvance, RunEnd};
 use patra_core::{CursorId, Ts};
+use serde_json::json;
 
 use super::fixture::{int, text, time};
 use super::{Fixture, make};
@@ -17,18 +19,22 @@ async fn four(fx: &Fixture) -> (CursorId, Vec<Lease>) {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the shape of what it is compared with")]
-fn at(secs: i64) -> Option<Ts> {
-    Some(Ts::from_secs(secs))
+fn at(secs: i64) -> Option<Mark> {
+    Some(make::at(secs))
 }
 
 async fn move_to(fx: &Fixture, cursor: CursorId, secs: i64, version: i64) -> bool {
-    fx.ok(AdvanceCursor { cursor, to: Ts::from_secs(secs), version }).await.moved
+    fx.ok(AdvanceCursor { cursor, to: make::at(secs), version }).await.moved
+}
+
+fn forward(value: Option<Mark>, target: Option<Mark>, version: i64) -> Advance {
+    Advance { direction: Direction::Forward, value, target, version }
 }
 
 // covers: ING-4.4-25, ING-9.6-01, ING-10.2-01
 pub(super) async fn only_the_unbroken_prefix_counts(fx: Fixture) {
     let (cursor, leases) = four(&fx).await;
-    assert_eq!(fx.advance(cursor).await, Advance { value: None, target: None, version: 0 });
+    assert_eq!(fx.advance(cursor).await, forward(None, None, 0));
     let steps = [(2, None), (0, at(10)), (3, at(10)), (1, at(40))];
     for (which, target) in steps {
         fx.finish(&leases[which], RunEnd::Succeeded).await;
@@ -60,7 +66,7 @@ pub(super) async fn the_value_follows_its_event_and_only_forward(fx: Fixture) {
     assert!(!move_to(&fx, cursor, 10, 0).await, "without an event");
     fx.finish(&leases[0], RunEnd::Succeeded).await;
     assert!(!move_to(&fx, cursor, 10, 0).await, "completed, but not recorded");
-    assert_eq!(fx.advance(cursor).await, Advance { value: None, target: at(10), version: 0 });
+    assert_eq!(fx.advance(cursor).await, forward(None, at(10), 0));
     let cursors = fx.rows(View::Cursors).await;
     assert_eq!((cursors.at(0, "normalized_instant"), cursors.at(0, "cursor_value")), (Cell::Null, Cell::Null));
 
@@ -74,8 +80,8 @@ pub(super) async fn the_value_follows_its_event_and_only_forward(fx: Fixture) {
 
     let cursors = fx.rows(View::Cursors).await;
     assert_eq!((time(&cursors.at(0, "normalized_instant")), int(&cursors.at(0, "version"))), (Ts::from_secs(10), 2));
-    assert_eq!(text(&cursors.at(0, "cursor_value")).parse::<Ts>().ok(), at(10));
-    assert_eq!(fx.advance(cursor).await, Advance { value: at(10), target: at(10), version: 2 });
+    assert_eq!(text(&cursors.at(0, "cursor_value")).parse::<Ts>().ok(), Some(Ts::from_secs(10)));
+    assert_eq!(fx.advance(cursor).await, forward(at(10), at(10), 2));
 }
 
 // covers: ING-10.3-03, ING-7.10-03, ING-11.4-02, ING-10.6-03
@@ -87,14 +93,14 @@ pub(super) async fn recording_twice_writes_one_event(fx: Fixture) {
     assert_eq!(fx.rows(View::Events).await.len(), 1);
     // The value lags behind its events and catches up later.
     fx.finish(&leases[1], RunEnd::Succeeded).await;
-    assert_eq!(fx.advance(cursor).await, Advance { value: None, target: at(20), version: 0 });
+    assert_eq!(fx.advance(cursor).await, forward(None, at(20), 0));
     assert_eq!(fx.rows(View::Events).await.len(), 2);
     assert!(move_to(&fx, cursor, 20, 0).await);
     assert_eq!(fx.advance(cursor).await.target, at(20));
     assert_eq!(fx.rows(View::Events).await.len(), 2);
 }
 
-// covers: ING-7.8-02, ING-10.4-03
+// covers: ING-7.8-01, ING-7.8-02, ING-10.1-03, ING-10.4-03, ING-14.3-06
 pub(super) async fn an_event_says_where_it_comes_from(fx: Fixture) {
     let (cursor, leases) = four(&fx).await;
     fx.finish(&leases[0], RunEnd::Succeeded).await;
@@ -103,7 +109,8 @@ pub(super) async fn an_event_says_where_it_comes_from(fx: Fixture) {
     let run = fx.start(&leases[1]).await;
     fx.ok(Arc::new(make::end(&leases[1], run, RunEnd::Succeeded))).await;
     let seen = Ts::from_micros(19_999_999);
-    fx.ok(RecordAdvance { cursor, cause: Some((leases[1].task, run)), observed_max: Some(seen) }).await;
+    let cause = Cause { task: leases[1].task, run, batch_no: 12, late: 3 };
+    fx.ok(RecordAdvance { cursor, cause: Some(cause), observed_max: Some(seen) }).await;
 
     let events = fx.rows(View::Events).await;
     assert_eq!(
@@ -114,6 +121,13 @@ pub(super) async fn an_event_says_where_it_comes_from(fx: Fixture) {
     assert_eq!((int(&events.at(0, "task_id")), int(&events.at(0, "run_id"))), (leases[1].task.0, run.0));
     assert_eq!((events.at(1, "task_id"), events.at(1, "observed_max_value")), (Cell::Null, Cell::Null));
     assert_eq!(text(&events.at(0, "observed_max_value")).parse::<Ts>().ok(), Some(seen));
+    assert_eq!(int(&events.at(0, "plan_id")), leases[1].lineage.plan.0);
+    let remarks = |row| serde_json::from_str::<serde_json::Value>(&text(&events.at(row, "record_remarks")));
+    let why = json!({ "reason": "HARVEST", "batchNo": 12, "lateArrival": 3 });
+    assert_eq!(remarks(0).expect("JSON"), why);
+    assert_eq!(remarks(1).expect("JSON"), json!({ "reason": "HARVEST", "batchNo": null, "lateArrival": 0 }));
+    let values = |column| text(&events.at(0, column)).parse::<Ts>().ok();
+    assert_eq!((values("prev_value"), values("new_value")), (Some(Ts::from_secs(10)), Some(Ts::from_secs(20))));
     assert_eq!((int(&events.at(0, "cursor_id")), text(&events.at(0, "direction_code"))), (cursor.0, "FORWARD".into()));
 }
 
@@ -127,10 +141,11 @@ pub(super) async fn backfill_and_update_do_not_move_the_harvest(fx: Fixture) {
             fx.finish(lease, RunEnd::Succeeded).await;
         }
         let advance = fx.advance(cursor).await;
-        assert_eq!(advance.target, at(20));
-        assert!(move_to(&fx, cursor, 20, advance.version).await);
+        let end = if operation == Operation::Backfill { 0 } else { 20 };
+        assert_eq!(advance.target, at(end));
+        assert!(move_to(&fx, cursor, end, advance.version).await);
     }
-    assert_eq!(fx.advance(harvest).await, Advance { value: None, target: None, version: 0 });
+    assert_eq!(fx.advance(harvest).await, forward(None, None, 0));
     let cursors = fx.rows(View::Cursors).await;
     assert_eq!(cursors.texts("direction_code"), ["FORWARD", "BACKFILL", "FORWARD"]);
     assert_eq!(cursors.texts("namespace_scope_code"), ["CUSTOM", "CUSTOM", "EXPR"]);

@@ -8,8 +8,8 @@ use patra_core::port::query::{Cell, Filter, Progress, Row, View};
 use patra_core::record::Record;
 use patra_core::state::{Operation, TaskStatus};
 use patra_core::tx::{
-    self, BatchCommitted, Claim, Coverage, Lease, LeaseRef, PlanSaved, ReadCoverage, RecordAdvance, RunEnd, RunStarted,
-    StartRun, Sweep, Swept, TriggerTaken, TxError,
+    self, BatchCommitted, Coverage, Fire, Lease, LeaseRef, PlanSaved, ReadCoverage, RecordAdvance, RunEnd, RunStarted,
+    SavePlan, StartRun, Sweep, Swept, TriggerTaken, TxError,
 };
 use patra_core::{CursorId, InstanceId, RunId, Ts, Window};
 
@@ -87,8 +87,31 @@ impl Fixture {
         self.ok(Arc::new(make::plan(&taken, epoch, windows))).await
     }
 
+    /// The same for any trigger; `change` makes the plan what the case needs.
+    pub async fn plan_with(&self, fire: Fire, windows: &[Window], change: impl FnOnce(&mut SavePlan)) -> PlanSaved {
+        self.ok(fire).await;
+        let taken = self.take().await.expect("the trigger that was fired");
+        let mut plan = make::plan(&taken, 0, windows);
+        change(&mut plan);
+        plan.epoch = self.ok(ReadCoverage { cursor: plan.cursor.clone() }).await.epoch;
+        self.ok(Arc::new(plan)).await
+    }
+
+    /// A trigger over segments of ids, the first of which is number `first`, which end at these ids.
+    pub async fn plan_ids(&self, public_id: &str, first: i64, ids: &[&str]) -> PlanSaved {
+        self.ok(make::fire(public_id, Operation::Update)).await;
+        let taken = self.take().await.expect("the trigger that was fired");
+        let epoch = self.ok(ReadCoverage { cursor: make::namespace_of(&taken) }).await.epoch;
+        self.ok(Arc::new(make::id_plan(&taken, epoch, first, ids))).await
+    }
+
+    /// The store's time.
+    pub async fn now(&self) -> Ts {
+        self.coverage().await.now
+    }
+
     pub async fn claim_for(&self, limit: u32, lease: Duration) -> Vec<Lease> {
-        self.ok(Claim { owner: "worker".into(), limit, lease }).await.leases
+        self.ok(make::claim(limit, lease)).await.leases
     }
 
     pub async fn claim(&self, limit: u32) -> Vec<Lease> {

@@ -4,20 +4,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use patra_core::cursor::{Name, Scope};
+use patra_core::cursor::{Mark, Name, Scope};
 use patra_core::paging::Position;
 use patra_core::params::Params;
 use patra_core::record::{Record, Rejected, Stream, Version};
 use patra_core::registry::{DictItem, DictType, Row, Table, WHOLE};
-use patra_core::state::{Operation, TriggerType};
+use patra_core::state::{Direction, HoldKind, Operation, TriggerType};
 use patra_core::tx::{
-    ApplyProvenance, BatchStats, Child, CommitBatch, EndRun, EndpointRow, Failure, FanOut, Fire, Lease, LeaseRef,
-    MAX_PARTITIONS, NewPlan, NewSlice, PlanTarget, RunEnd, RunStats, SavePlan, Schedule, TakeTrigger, TriggerTaken,
+    ApplyProvenance, BatchStats, Child, Claim, CommitBatch, EndRun, EndpointRow, Failure, FanOut, Fire, Hold, Lease,
+    LeaseRef, MAX_PARTITIONS, NewPlan, NewSlice, PlanTarget, Raw, RunEnd, RunStats, SavePlan, Schedule, Segment,
+    Subject, TakeTrigger, TriggerTaken, When,
 };
 use patra_core::{Code, Fault, RunId, Ts, Window};
 
 pub const PROVENANCE: &str = "demo";
 pub const ENDPOINT: &str = "works";
+
+/// More tasks than any case holds at once.
+pub const C_MAX: u32 = 100_000;
+
+/// The mapping that makes records.
+pub const GENERATION: &str = "generation 1";
 
 /// Longer than any case takes, on any clock.
 pub const LONG: Duration = Duration::from_secs(600);
@@ -28,6 +35,11 @@ pub const BEYOND: Duration = Duration::from_millis(120);
 /// `[from, to)` in seconds since 1970.
 pub fn window(from: i64, to: i64) -> Window {
     Window { from: Ts::from_secs(from), to: Ts::from_secs(to) }
+}
+
+/// A cursor's value, in seconds since 1970.
+pub fn at(secs: i64) -> Mark {
+    Mark::At(Ts::from_secs(secs))
 }
 
 /// `count` windows of 10 s that follow each other from `from` on.
@@ -46,6 +58,12 @@ pub fn namespace(operation: Operation, key: &str) -> Name {
     }
 }
 
+/// Where the work of a trigger shows its progress: one namespace per endpoint and operation.
+pub fn namespace_of(taken: &TriggerTaken) -> Name {
+    let key = if taken.endpoint_name == ENDPOINT { "ns" } else { &taken.endpoint_name };
+    Name { endpoint_name: taken.endpoint_name.clone(), ..namespace(taken.operation, key) }
+}
+
 pub fn provenance(hash: &str, endpoints: &[(&str, Option<Duration>)]) -> ApplyProvenance {
     ApplyProvenance {
         provenance_code: PROVENANCE.into(),
@@ -57,10 +75,15 @@ pub fn provenance(hash: &str, endpoints: &[(&str, Option<Duration>)]) -> ApplyPr
             .map(|(name, every)| EndpointRow {
                 endpoint_name: (*name).into(),
                 role: "SEARCH".into(),
-                schedule: every.map(|every| Schedule { every }),
+                schedules: every.map(|every| harvest(When::Every(every))).into_iter().collect(),
             })
             .collect(),
     }
+}
+
+/// A schedule that harvests.
+pub fn harvest(when: When) -> Schedule {
+    Schedule { operation: Operation::Harvest, reason: None, when }
 }
 
 /// A row in every table for the provenance as a whole where that makes sense, and for each endpoint, sorted. Each
@@ -112,6 +135,8 @@ pub fn fire(public_id: &str, operation: Operation) -> Fire {
         provenance_code: PROVENANCE.into(),
         endpoint_name: ENDPOINT.into(),
         operation,
+        reason: None,
+        activity: None,
         window_from: None,
         window_to: None,
         priority: 0,
@@ -123,6 +148,19 @@ pub fn fire(public_id: &str, operation: Operation) -> Fire {
 /// A planner's look for work.
 pub fn take(lease: Duration) -> TakeTrigger {
     TakeTrigger { owner: "planner".into(), lease, full: Vec::new() }
+}
+
+pub fn claim(limit: u32, lease: Duration) -> Claim {
+    Claim { owner: "worker".into(), limit, lease, caps: Vec::new(), upside_down: false }
+}
+
+pub fn hold(kind: HoldKind, subject: Subject) -> Hold {
+    Hold { subject, kind, reason: format!("a {kind}"), by: "somebody".into() }
+}
+
+/// The partition of everything that cases plan.
+pub fn partition(operation: Operation) -> Subject {
+    Subject { operation: Some(operation), ..Subject::endpoint(PROVENANCE, ENDPOINT) }
 }
 
 /// Partitions of a taken trigger, one per user.
@@ -143,8 +181,26 @@ pub fn fan(taken: &TriggerTaken, users: &[&str], complete: bool) -> FanOut {
 /// A slice whose signature and task key follow from tag and window.
 pub fn slice(tag: &str, window: Window) -> NewSlice {
     let place = format!("{tag}:{}:{}", window.from.micros(), window.to.micros());
+    NewSlice { window: Some(window), ..slice_at(&place) }
+}
+
+/// A range of the pages of a window.
+pub fn pages(tag: &str, window: Window, from: u64) -> NewSlice {
+    let place = format!("{tag}:{}:{}:page {from}", window.from.micros(), window.to.micros());
+    let task_params = format!(r#"{{"pages":{{"from":{from},"to":null}},"params":"{place}"}}"#);
+    NewSlice { window: Some(window), task_params, ..slice_at(&place) }
+}
+
+/// A segment of ids.
+pub fn segment(tag: &str, ordinal: i64, last_id: &str) -> NewSlice {
+    let place = format!("{tag}:{ordinal}:{last_id}");
+    NewSlice { segment: Some(Segment { ordinal, last_id: last_id.into() }), ..slice_at(&place) }
+}
+
+fn slice_at(place: &str) -> NewSlice {
     NewSlice {
-        window,
+        window: None,
+        segment: None,
         spec: format!(r#"{{"slice":"{place}"}}"#),
         signature: format!("signature:{place}"),
         expr_snapshot: format!(r#"{{"expr":"{place}"}}"#),
@@ -162,28 +218,43 @@ pub fn plan(taken: &TriggerTaken, epoch: i64, windows: &[Window]) -> SavePlan {
         instance: taken.instance,
         fence: taken.fence,
         target: PlanTarget::New(NewPlan {
-            window: Window { from, to },
+            window: Some(Window { from, to }),
+            strategy: "TIME",
             snapshot_hash: "snapshot".into(),
             snapshot_body: r#"{"snapshot":1}"#.into(),
             remarks: r#"{"estimate":1}"#.into(),
         }),
         project_key: taken.project_key.clone(),
-        cursor: namespace(taken.operation, "ns"),
-        origin: from,
+        cursor: namespace_of(taken),
+        origin: Some(match taken.operation.direction() {
+            Direction::Forward => from,
+            Direction::Backfill => to,
+        }),
         epoch,
         slices: windows.iter().map(|window| slice(&taken.public_id, *window)).collect(),
         complete: true,
         resume_delay: Duration::ZERO,
         priority: taken.operation.priority(),
+        c_max: C_MAX,
         credential: None,
     }
+}
+
+/// A complete new plan over segments of ids, which end at these ids; the first is number `first` of the namespace.
+pub fn id_plan(taken: &TriggerTaken, epoch: i64, first: i64, ids: &[&str]) -> SavePlan {
+    let mut plan = plan(taken, epoch, &[]);
+    if let PlanTarget::New(new) = &mut plan.target {
+        (new.window, new.strategy) = (None, "ID");
+    }
+    let slices = (first..).zip(ids).map(|(ordinal, id)| segment(&taken.public_id, ordinal, id)).collect();
+    SavePlan { origin: None, slices, ..plan }
 }
 
 /// The first part of a plan over `whole`; the trigger may be taken again at once.
 pub fn part(taken: &TriggerTaken, epoch: i64, whole: Window, windows: &[Window]) -> SavePlan {
     let mut part = SavePlan { complete: false, ..plan(taken, epoch, windows) };
     if let PlanTarget::New(new) = &mut part.target {
-        new.window = whole;
+        new.window = Some(whole);
     }
     part
 }
@@ -240,6 +311,10 @@ pub fn page(lease: &Lease, run: RunId, batch_no: u32, mut records: Vec<Record>, 
         rejected: Vec::new(),
         marks: Vec::new(),
         progress: true,
+        checked: Vec::new(),
+        generation: GENERATION.into(),
+        refresh: false,
+        raw: None,
         request_digest: r#"{"url":"http://demo/works"}"#.into(),
         response_digest: r#"{"items":1}"#.into(),
     }
@@ -257,6 +332,8 @@ pub fn end(lease: &Lease, run: RunId, end: RunEnd) -> EndRun {
         end,
         stats: RunStats { req_count: 3, ..RunStats::default() },
         failure: None,
+        done: None,
+        hold: None,
         max_attempts: 3,
     }
 }
@@ -272,5 +349,12 @@ pub fn failure(lease: &Lease, run: RunId, batch_no: u32) -> Failure {
         stats: BatchStats { retry_count: 4, ..BatchStats::default() },
         request_digest: "{}".into(),
         response_digest: "{}".into(),
+        raw: None,
     }
+}
+
+/// An answer as it came.
+pub fn raw(body: &'static str, keep: Duration) -> Raw {
+    let headers = r#"[["content-type","application/json"]]"#.into();
+    Raw { status: 200, headers, body: Bytes::from_static(body.as_bytes()), keep }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use patra_core::port::query::View;
 use patra_core::state::{Operation, TaskStatus, TriggerStatus};
 use patra_core::tx::{
-    AdvanceCursor, Coverage, Lineage, OpenPlan, PlanTarget, ReadCoverage, RunEnd, SavePlan, TakeTrigger, TriggerTaken,
-    TxError,
+    AdvanceCursor, Coverage, Lineage, OpenPlan, PlanTarget, ReadCoverage, Rest, RunEnd, SavePlan, TakeTrigger,
+    TriggerTaken, TxError,
 };
 use patra_core::{Fence, PlanId, SliceId, Ts, Window};
 
@@ -40,7 +40,7 @@ pub(super) async fn a_task_carries_what_its_slice_says(fx: Fixture) {
     let slices = fx.rows(View::Slices).await;
     let instance = fx.progress("a").await.instance;
     assert_eq!(lease.lineage, Lineage { instance, plan: saved.plan, slice: SliceId(slices.ids()[0]) });
-    assert_eq!((lease.cursor, lease.window, lease.operation), (saved.cursor, window, Operation::Harvest));
+    assert_eq!((lease.cursor, lease.window, lease.operation), (saved.cursor, Some(window), Operation::Harvest));
     assert_eq!((lease.expr_hash, lease.params), (slice.expr_hash, slice.task_params));
     assert_eq!((&*lease.project_key, &*lease.provenance_code, &*lease.endpoint_name), ("default", "demo", "works"));
     assert_eq!(slices.texts("slice_signature_hash"), [slice.signature]);
@@ -69,9 +69,9 @@ pub(super) async fn only_what_lies_beyond_the_cursor_is_covered(fx: Fixture) {
         }
     }
     let advance = fx.advance(saved.cursor).await;
-    fx.ok(AdvanceCursor { cursor: saved.cursor, to: Ts::from_secs(10), version: advance.version }).await;
+    fx.ok(AdvanceCursor { cursor: saved.cursor, to: make::at(10), version: advance.version }).await;
     let coverage = fx.coverage().await;
-    assert_eq!(coverage.value, Some(Ts::from_secs(10)));
+    assert_eq!(coverage.value, Some(make::at(10)));
     assert_eq!(coverage.covered, make::windows(10, 3));
 }
 
@@ -129,8 +129,8 @@ pub(super) async fn a_task_that_exists_is_not_derived_again(fx: Fixture) {
     fx.plan("a", &make::windows(0, 2)).await;
     let taken = fx.trigger("b").await;
     let mut plan = make::plan(&taken, 1, &make::windows(0, 3));
-    for slice in &mut plan.slices[..2] {
-        slice.task_key = make::slice("a", slice.window).task_key;
+    for (slice, window) in plan.slices.iter_mut().zip(make::windows(0, 2)) {
+        slice.task_key = make::slice("a", window).task_key;
     }
     let saved = fx.ok(Arc::new(plan)).await;
     assert_eq!((saved.created, saved.existing), (1, 2));
@@ -155,7 +155,7 @@ pub(super) async fn a_partial_plan_is_continued_to_its_end(fx: Fixture) {
 
     fx.pass(delay + Duration::from_millis(20)).await;
     let again = fx.take().await.expect("the trigger that goes on");
-    let open = OpenPlan { plan: first.plan, snapshot_hash: "snapshot".into(), window: make::window(20, 30) };
+    let open = OpenPlan { plan: first.plan, snapshot_hash: "snapshot".into(), rest: Rest::Time(make::window(20, 30)) };
     assert_eq!(again.plan, Some(open));
     // The second window comes again: known by signature and key.
     let rest = SavePlan { target: PlanTarget::Existing(first.plan), ..make::plan(&again, 1, &make::windows(10, 2)) };
@@ -167,13 +167,17 @@ pub(super) async fn a_partial_plan_is_continued_to_its_end(fx: Fixture) {
     assert_eq!(fx.coverage().await.epoch, 2);
 }
 
+fn rest(taken: &TriggerTaken) -> Option<Rest> {
+    taken.plan.as_ref().map(|open| open.rest.clone())
+}
+
 /// Whatever the order of the slices, whatever became of them, and whatever other plans have sliced.
 pub(super) async fn what_is_left_of_a_plan_lies_behind_its_last_slice(fx: Fixture) {
     let whole = make::window(0, 60);
     let taken = fx.trigger("a").await;
     let saved = fx.ok(Arc::new(make::part(&taken, 0, whole, &[]))).await;
     let again = fx.take().await.expect("the trigger that goes on");
-    assert_eq!(again.plan.as_ref().map(|open| open.window), Some(whole), "nothing is sliced yet");
+    assert_eq!(rest(&again), Some(Rest::Time(whole)), "nothing is sliced yet");
 
     let go_on = |taken: &TriggerTaken, epoch, windows: &[Window]| {
         let target = PlanTarget::Existing(saved.plan);
@@ -183,16 +187,16 @@ pub(super) async fn what_is_left_of_a_plan_lies_behind_its_last_slice(fx: Fixtur
     let failed = fx.next().await;
     fx.finish(&failed, RunEnd::Failed { error: make::fault("gone") }).await;
     let again = fx.take().await.expect("the trigger that goes on");
-    assert_eq!(again.plan.as_ref().map(|open| open.window), Some(make::window(30, 60)));
+    assert_eq!(rest(&again), Some(Rest::Time(make::window(30, 60))));
     fx.plan("b", &[make::window(30, 70)]).await;
 
     fx.ok(go_on(&again, 3, &[make::window(40, 50)])).await;
     let again = fx.take().await.expect("the trigger that goes on");
-    assert_eq!(again.plan.as_ref().map(|open| open.window), Some(make::window(50, 60)));
+    assert_eq!(rest(&again), Some(Rest::Time(make::window(50, 60))));
 
     fx.ok(go_on(&again, 4, &[make::window(50, 60)])).await;
     let again = fx.take().await.expect("the trigger that goes on");
-    assert_eq!(again.plan.as_ref().map(|open| open.window), Some(make::window(60, 60)), "nothing is left");
+    assert_eq!(rest(&again), Some(Rest::Time(make::window(60, 60))), "nothing is left");
     let target = PlanTarget::Existing(saved.plan);
     fx.ok(Arc::new(SavePlan { target, ..make::plan(&again, 5, &[]) })).await;
     assert_eq!(fx.progress("a").await.trigger_status, TriggerStatus::Planned);

@@ -19,7 +19,7 @@ fn renew(leases: &[LeaseRef], lease: Duration) -> Renew {
 }
 
 fn starts(leases: &[Lease]) -> Vec<i64> {
-    leases.iter().map(|lease| lease.window.from.micros() / 1_000_000).collect()
+    leases.iter().filter_map(|lease| lease.window).map(|window| window.from.micros() / 1_000_000).collect()
 }
 
 // covers: ING-9.7-01, ING-11.9-03
@@ -52,7 +52,7 @@ pub(super) async fn a_claim_takes_no_more_than_its_limit_and_nothing_twice(fx: F
 // covers: ING-9.1-03
 pub(super) async fn a_claimed_task_is_dispatched_under_its_owner(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
-    let claimed = fx.ok(Claim { owner: "vörker 1".into(), limit: 1, lease: make::LONG }).await;
+    let claimed = fx.ok(Claim { owner: "vörker 1".into(), ..make::claim(1, make::LONG) }).await;
     let lease = &claimed.leases[0];
     assert_eq!((lease.fence, lease.attempts, lease.until), (Fence(1), 1, claimed.now + make::LONG));
     let tasks = fx.rows(View::Tasks).await;

@@ -1,11 +1,12 @@
 //! One page: ledger row, records, quarantine.
 
+use patra_core::cursor::Mark;
 use patra_core::record::{Record, Stream};
-use patra_core::state::{BatchStatus, RunStatus, TaskStatus};
-use patra_core::tx::{BatchCommitted, BatchStats, CommitBatch, TxError};
+use patra_core::state::{BatchStatus, Operation, QuarantineStatus, RunStatus, TaskStatus};
+use patra_core::tx::{BatchCommitted, BatchStats, CommitBatch, Raw, TxError};
 use patra_core::{BatchId, RunId, Ts};
 
-use super::{Batch, Item, ItemStream, MemStore, Quarantined, next_id, place, refused};
+use super::{Batch, Item, ItemStream, MemStore, Quarantined, RawRow, next_id, place, refused};
 
 impl MemStore {
     pub(super) fn commit_batch(&mut self, now: Ts, op: &CommitBatch) -> Result<BatchCommitted, TxError> {
@@ -22,21 +23,14 @@ impl MemStore {
         }
         self.check_page(op)?;
         assert_eq!(self.runs[place(op.run.0)].status, RunStatus::Running, "a page for run {}", op.run);
+        self.quarantine_rejected(now, op);
         let stats = self.store_records(now, op);
-        for rejected in &op.rejected {
-            self.quarantine.push(Quarantined {
-                id: next_id(&self.quarantine),
-                task: op.lease.task,
-                run: op.run,
-                batch_no: op.batch_no,
-                provenance_code: op.stream.provenance_code.clone(),
-                endpoint_name: op.stream.endpoint_name.clone(),
-                what: rejected.clone(),
-                created_at: now,
-            });
-        }
+        self.check_records(now, op);
         self.mark(now, op);
         let batch = self.insert_batch(now, op, stats);
+        if let Some(raw) = &op.raw {
+            self.keep_raw(now, op.run, op.batch_no, raw);
+        }
         if op.progress {
             self.tasks[place(op.lease.task.0)].attempts = 0;
         }
@@ -68,32 +62,79 @@ impl MemStore {
         Ok(())
     }
 
+    fn quarantine_rejected(&mut self, now: Ts, op: &CommitBatch) {
+        for rejected in &op.rejected {
+            self.quarantine.push(Quarantined {
+                id: next_id(&self.quarantine),
+                task: op.lease.task,
+                run: op.run,
+                batch_no: op.batch_no,
+                project_key: op.stream.project_key.clone(),
+                provenance_code: op.stream.provenance_code.clone(),
+                endpoint_name: op.stream.endpoint_name.clone(),
+                what: rejected.clone(),
+                request_digest: op.request_digest.clone(),
+                status: QuarantineStatus::Open,
+                created_at: now,
+            });
+            self.signal_rejected(now, &op.stream, self.quarantine.len() - 1);
+        }
+    }
+
+    pub(super) fn keep_raw(&mut self, now: Ts, run: RunId, batch_no: u32, raw: &Raw) {
+        let Raw { status, headers, body, keep } = raw.clone();
+        let row = RawRow { status, headers, body, created_at: now, expires_at: now + keep };
+        self.raw.insert((run, batch_no), row);
+    }
+
     fn store_records(&mut self, now: Ts, op: &CommitBatch) -> BatchStats {
         let stream = self.stream(&op.stream);
         let mut stats = op.stats;
+        let watermark = self.watermark(op);
         for record in &op.records {
             match self.index.items[stream].get(&record.key) {
                 None => {
                     self.insert_item(now, op, stream, record);
                     stats.inserted += 1;
                 }
-                Some(&at) if record.version > self.items[at].version => {
+                Some(&at) if self.replaces(op, record, at) => {
                     self.replace_item(now, op, at, record);
                     stats.updated += 1;
                 }
-                Some(_) => stats.skipped += 1,
+                Some(_) => {
+                    stats.skipped += 1;
+                    continue;
+                }
             }
+            stats.late += u32::from(watermark.is_some_and(|value| record.version.updated_at < value));
+            self.resolve_rejected(now, &op.stream, &record.key);
         }
         stats
     }
 
-    fn stream(&mut self, stream: &Stream) -> usize {
-        let known = self.streams.iter().position(|row| {
+    /// Below this a record of a harvest comes late.
+    fn watermark(&self, op: &CommitBatch) -> Option<Ts> {
+        let task = &self.tasks[place(op.lease.task.0)];
+        let value = self.cursors[place(task.cursor.0)].value.as_ref().and_then(Mark::instant);
+        value.filter(|_| task.origin.operation == Operation::Harvest)
+    }
+
+    fn replaces(&self, op: &CommitBatch, record: &Record, at: usize) -> bool {
+        let stored = &self.items[at];
+        let differs = stored.generation != op.generation || stored.content_hash != record.content_hash;
+        record.version > stored.version || (op.refresh && record.version == stored.version && differs)
+    }
+
+    pub(super) fn find_stream(&self, stream: &Stream) -> Option<usize> {
+        self.streams.iter().position(|row| {
             row.project_key == stream.project_key
                 && row.provenance_code == stream.provenance_code
                 && row.dedup_scope == stream.dedup_scope
-        });
-        known.unwrap_or_else(|| {
+        })
+    }
+
+    fn stream(&mut self, stream: &Stream) -> usize {
+        self.find_stream(stream).unwrap_or_else(|| {
             self.streams.push(ItemStream {
                 project_key: stream.project_key.clone(),
                 provenance_code: stream.provenance_code.clone(),
@@ -113,6 +154,8 @@ impl MemStore {
             endpoint_name: op.stream.endpoint_name.clone(),
             kind: op.stream.kind.clone(),
             version: record.version,
+            generation: op.generation.clone(),
+            checked_at: now,
             content_hash: record.content_hash,
             fields: record.fields.clone(),
             payload: record.payload.clone(),
@@ -128,6 +171,8 @@ impl MemStore {
         item.endpoint_name.clone_from(&op.stream.endpoint_name);
         item.kind.clone_from(&op.stream.kind);
         item.version = record.version;
+        item.generation.clone_from(&op.generation);
+        item.checked_at = now;
         item.content_hash = record.content_hash;
         item.fields.clone_from(&record.fields);
         item.payload = record.payload.clone();
@@ -158,6 +203,7 @@ impl MemStore {
             response_digest: op.response_digest.clone(),
             error: None,
             created_at: now,
+            archived: false,
         });
         id
     }

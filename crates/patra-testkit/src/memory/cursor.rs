@@ -1,47 +1,108 @@
-//! Cursors: the event first, the value after it, forward only.
+//! Cursors: the event first, the value after it, onward only.
 
-use patra_core::cursor::completed_prefix;
+use std::collections::BTreeMap;
+
+use patra_core::cursor::{Mark, completed_end};
 use patra_core::state::TaskStatus;
-use patra_core::tx::{Advance, AdvanceCursor, CursorMoved, RecordAdvance, TxError};
+use patra_core::tx::{Advance, AdvanceCursor, Cause, CursorMoved, RecordAdvance, TxError};
 use patra_core::{CursorId, Ts};
 
-use super::{Event, MemStore, next_id, place, refused};
+use super::{Cursor, Event, EventLineage, MemStore, next_id, place, refused};
 
 impl MemStore {
     pub(super) fn record_advance(&mut self, now: Ts, op: RecordAdvance) -> Result<Advance, TxError> {
         let at = self.cursor_place(op.cursor)?;
         let cursor = &self.cursors[at];
-        let start = cursor.value.unwrap_or(cursor.began);
-        let prefix = completed_prefix(start, &self.windows_beyond(cursor, &[TaskStatus::Succeeded]));
-        let (previous, recorded) = (cursor.value, cursor.target.unwrap_or(start).max(start));
-        if prefix > recorded {
+        let direction = cursor.direction();
+        let complete = match cursor.start() {
+            Some(start) => {
+                let windows = self.windows_beyond(cursor, &[TaskStatus::Succeeded]);
+                Some(Mark::At(completed_end(direction, start, &windows)))
+                    .filter(|end| end.is_beyond(Some(&Mark::At(start)), direction))
+            }
+            None => self.completed_segments(cursor),
+        };
+        let further = |mark: &Mark| {
+            mark.is_beyond(cursor.target.as_ref(), direction) && mark.is_beyond(cursor.value.as_ref(), direction)
+        };
+        if let Some(value) = complete.filter(further) {
+            let (previous, remarks) = (cursor.value.clone(), op.remarks(cursor.name.operation));
+            self.cursors[at].target = Some(value.clone());
             self.events.push(Event {
                 id: next_id(&self.events),
                 cursor: op.cursor,
                 previous,
-                value: prefix,
+                value,
                 observed_max: op.observed_max,
                 cause: op.cause,
+                lineage: op.cause.and_then(|cause| self.lineage_of(cause)),
+                remarks,
                 created_at: now,
+                archived: false,
             });
-            self.cursors[at].target = Some(prefix);
         }
         let cursor = &self.cursors[at];
-        Ok(Advance { value: cursor.value, target: cursor.target, version: cursor.version })
+        let (value, target) = (cursor.value.clone(), cursor.target.clone());
+        Ok(Advance { direction, value, target, version: cursor.version })
     }
 
-    pub(super) fn advance_cursor(&mut self, now: Ts, op: AdvanceCursor) -> Result<CursorMoved, TxError> {
+    /// How far the segments of the newest plan that has any are complete without a hole.
+    fn completed_segments(&self, cursor: &Cursor) -> Option<Mark> {
+        let segments = &self.index.namespaces[place(cursor.id.0)].segments;
+        let tasks = || segments.iter().map(|(ordinal, task)| (*ordinal, &self.tasks[place(task.0)]));
+        let newest = tasks().map(|(_, task)| task.lineage.plan).max()?;
+        let own = || tasks().filter(|(_, task)| task.lineage.plan == newest);
+        let first = own().next()?.0;
+        let mut next = match &cursor.value {
+            Some(Mark::Nth { ordinal, .. }) => first.max(*ordinal),
+            _ => first,
+        };
+        let mut done = BTreeMap::new();
+        for (ordinal, task) in own().filter(|(_, task)| !task.replaced) {
+            let last = task.what.segment.as_ref().map(|segment| &segment.last_id);
+            let (all, _) = done.entry(ordinal).or_insert((true, last));
+            *all &= task.status == TaskStatus::Succeeded;
+        }
+        let mut mark = None;
+        while let Some((true, Some(last))) = done.get(&next) {
+            next += 1;
+            mark = Some(Mark::Nth { ordinal: next, last: (*last).clone() });
+        }
+        mark
+    }
+
+    fn lineage_of(&self, cause: Cause) -> Option<EventLineage> {
+        let task = self.tasks.get(place(cause.task.0))?;
+        Some(EventLineage {
+            of: task.lineage,
+            task: cause.task,
+            run: cause.run,
+            batch_no: cause.batch_no,
+            expr_hash: task.what.expr_hash.clone(),
+        })
+    }
+
+    pub(super) fn advance_cursor(&mut self, now: Ts, op: &AdvanceCursor) -> Result<CursorMoved, TxError> {
         let at = self.cursor_place(op.cursor)?;
-        let cursor = &mut self.cursors[at];
-        let forward = cursor.value.is_none_or(|value| value < op.to);
-        let backed = cursor.target.is_some_and(|target| target >= op.to);
-        if cursor.version != op.version || !forward || !backed {
+        let cursor = &self.cursors[at];
+        let direction = cursor.direction();
+        let own = |event: &&Event| event.cursor == op.cursor && !event.archived;
+        let backs = |event: &&Event| event.value.is_at(&op.to) || event.value.is_beyond(Some(&op.to), direction);
+        // Events of a cursor only go on: the first that backs it is the nearest.
+        let backing = self.events.iter().rev().filter(own).take_while(backs).last();
+        let Some(event) = backing else { return Ok(CursorMoved { moved: false }) };
+        if cursor.version != op.version || !op.to.is_beyond(cursor.value.as_ref(), direction) {
             return Ok(CursorMoved { moved: false });
         }
-        if op.to < cursor.began {
+        let before_origin = |began: Ts| Mark::At(began).is_beyond(Some(&op.to), direction);
+        if cursor.began.is_some_and(before_origin) {
             return refused("a cursor value before its origin");
         }
-        cursor.value = Some(op.to);
+        let (lineage, observed_max) = (event.lineage.clone(), event.observed_max);
+        let cursor = &mut self.cursors[at];
+        cursor.value = Some(op.to.clone());
+        cursor.lineage = lineage;
+        cursor.observed_max = cursor.observed_max.max(observed_max);
         cursor.version += 1;
         cursor.updated_at = now;
         Ok(CursorMoved { moved: true })
@@ -50,5 +111,20 @@ impl MemStore {
     fn cursor_place(&self, id: CursorId) -> Result<usize, TxError> {
         let at = place(id.0);
         if at < self.cursors.len() { Ok(at) } else { refused(format!("no cursor {id}")) }
+    }
+}
+
+trait Place {
+    fn is_at(&self, other: &Self) -> bool;
+}
+
+impl Place for Mark {
+    /// Whether both stand at the same place, whatever they say for people.
+    fn is_at(&self, other: &Mark) -> bool {
+        match (self, other) {
+            (Mark::At(one), Mark::At(other)) => one == other,
+            (Mark::Nth { ordinal: one, .. }, Mark::Nth { ordinal: other, .. }) => one == other,
+            _ => false,
+        }
     }
 }

@@ -26,6 +26,8 @@ impl MemStore {
                 provenance_code: trigger.origin.provenance_code.clone(),
                 endpoint_name: trigger.origin.endpoint_name.clone(),
                 operation: trigger.origin.operation,
+                reason: trigger.reason,
+                activity: trigger.activity.clone(),
                 window_from: trigger.window_from,
                 window_to: trigger.window_to,
                 priority: trigger.priority,

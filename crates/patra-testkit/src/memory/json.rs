@@ -1,7 +1,7 @@
 //! The CHECKs on columns that hold JSON. Apart from the model: the simulator's texts are its own, and reading them costs
 //! more than the operation.
 
-use patra_core::tx::{CommitBatch, Failure, PlanTarget, SavePlan, Tx, TxError};
+use patra_core::tx::{CommitBatch, Failure, PlanTarget, Raw, SavePlan, Tx, TxError};
 use serde::de::IgnoredAny;
 
 use super::refused;
@@ -35,12 +35,18 @@ fn check_plan(op: &SavePlan) -> Result<(), TxError> {
 
 fn check_page(op: &CommitBatch) -> Result<(), TxError> {
     valid("request_digest", &op.request_digest)?;
-    valid("response_digest", &op.response_digest)
+    valid("response_digest", &op.response_digest)?;
+    op.raw.as_ref().map_or(Ok(()), check_raw)
 }
 
 fn check_failure(failure: &Failure) -> Result<(), TxError> {
     valid("request_digest", &failure.request_digest)?;
-    valid("response_digest", &failure.response_digest)
+    valid("response_digest", &failure.response_digest)?;
+    failure.raw.as_ref().map_or(Ok(()), check_raw)
+}
+
+fn check_raw(raw: &Raw) -> Result<(), TxError> {
+    valid("headers", &raw.headers)
 }
 
 fn valid(column: &str, text: &str) -> Result<(), TxError> {

@@ -1,66 +1,45 @@
-//! What the planner reads of a namespace, and how a plan becomes slices and queued tasks.
+//! How a plan becomes slices and queued tasks.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::sync::Arc;
 
-use patra_core::cursor::Name;
-use patra_core::state::{PlanStatus, SliceStatus, TaskStatus, TriggerStatus};
-use patra_core::tx::{Coverage, Lineage, NewPlan, NewSlice, PlanSaved, PlanTarget, ReadCoverage, SavePlan, TxError};
-use patra_core::{CursorId, Fence, PlanId, SliceId, TaskId, Ts, Window};
+use patra_core::state::{Operation, PlanStatus, SliceStatus, TaskStatus, TriggerStatus};
+use patra_core::tx::{Inventory, Lineage, NewPlan, NewSlice, PlanSaved, PlanTarget, SavePlan, TxError};
+use patra_core::{CredentialId, CursorId, Fence, PlanId, SliceId, TaskId, Ts, Window};
 
-use super::{Cursor, MemStore, Origin, Plan, Slice, Task, next_id, place, refused};
+use super::coverage::reach;
+use super::{Cursor, MemStore, Namespace, Origin, Partition, Plan, Slice, Task, next_id, place, refused};
 
-impl MemStore {
-    pub(super) fn read_coverage(&self, now: Ts, op: &ReadCoverage) -> Coverage {
-        let queued = self.index.queue.iter().filter(|(_, _, task)| {
-            let origin = &self.tasks[place(task.0)].origin;
-            origin.provenance_code == op.cursor.provenance_code
-                && origin.endpoint_name == op.cursor.endpoint_name
-                && origin.operation == op.cursor.operation
-        });
-        let queued = queued.count() as u32;
-        let Some(at) = self.find_cursor(&op.cursor) else {
-            return Coverage { cursor: None, origin: None, value: None, epoch: 0, covered: Vec::new(), queued, now };
-        };
-        let cursor = &self.cursors[at];
-        let held = [TaskStatus::Queued, TaskStatus::Dispatched, TaskStatus::Executing, TaskStatus::Succeeded];
-        let mut covered = self.windows_beyond(cursor, &held);
-        covered.sort_unstable();
-        Coverage {
-            cursor: Some(cursor.id),
-            origin: Some(cursor.began),
-            value: cursor.value,
-            epoch: cursor.epoch,
-            covered,
-            queued,
-            now,
+/// A task that is to be queued.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    pub lineage: Lineage,
+    pub cursor: CursorId,
+    pub origin: Arc<Origin>,
+    pub what: Arc<NewSlice>,
+    pub priority: i32,
+    pub c_max: u32,
+    pub credential: Option<CredentialId>,
+    pub redrive: Option<(TaskId, String)>,
+}
+
+impl Task {
+    /// The same work, to be given to others in its place.
+    pub(super) fn draft(&self) -> Draft {
+        Draft {
+            lineage: self.lineage,
+            cursor: self.cursor,
+            origin: self.origin.clone(),
+            what: self.what.clone(),
+            priority: self.priority,
+            c_max: self.c_max,
+            credential: self.credential,
+            redrive: None,
         }
     }
+}
 
-    /// Windows of tasks in one of these states that end beyond the cursor's value, or its origin.
-    pub(super) fn windows_beyond(&self, cursor: &Cursor, states: &[TaskStatus]) -> Vec<Window> {
-        let start = cursor.value.unwrap_or(cursor.began);
-        let beyond = (Bound::Excluded((start, TaskId(i64::MAX))), Bound::Unbounded);
-        self.index.tasks_by_cursor[place(cursor.id.0)]
-            .range(beyond)
-            .map(|(_, task)| &self.tasks[place(task.0)])
-            .filter(|task| states.contains(&task.status))
-            .map(|task| task.what.window)
-            .collect()
-    }
-
-    /// By `uk_cursor_ns`: the endpoint stands beside the identity, not in it.
-    fn find_cursor(&self, name: &Name) -> Option<usize> {
-        self.cursors.iter().position(|row| {
-            row.name.provenance_code == name.provenance_code
-                && row.name.operation == name.operation
-                && row.name.cursor_key == name.cursor_key
-                && row.name.scope == name.scope
-                && row.name.namespace_key == name.namespace_key
-        })
-    }
-
+impl MemStore {
     pub(super) fn save_plan(&mut self, now: Ts, op: &SavePlan) -> Result<PlanSaved, TxError> {
         let trigger = self.leased_trigger(op.instance, op.fence)?;
         let origin = Arc::new(Origin { project_key: op.project_key.clone(), ..(*trigger.origin).clone() });
@@ -78,14 +57,19 @@ impl MemStore {
         for new in &op.slices {
             let what = Arc::new(new.clone());
             let slice = self.put_slice(now, plan, &origin, &what);
-            let lineage = Lineage { instance: op.instance, plan, slice };
-            if self.put_task(now, lineage, cursor, &origin, what, op.priority) {
-                if let Some(task) = self.tasks.last_mut() {
-                    task.credential = op.credential;
-                }
-                created += 1;
-            } else {
-                existing += 1;
+            let draft = Draft {
+                lineage: Lineage { instance: op.instance, plan, slice },
+                cursor,
+                origin: origin.clone(),
+                what,
+                priority: op.priority,
+                c_max: op.c_max,
+                credential: op.credential,
+                redrive: None,
+            };
+            match self.put_task(now, draft) {
+                Some(_) => created += 1,
+                None => existing += 1,
             }
         }
         self.end_slicing(now, op, plan);
@@ -94,7 +78,9 @@ impl MemStore {
 
     fn check_target(&self, op: &SavePlan) -> Result<(), TxError> {
         match &op.target {
-            PlanTarget::New(new) if new.window.from >= new.window.to => refused("an empty plan window"),
+            PlanTarget::New(NewPlan { window: Some(window), .. }) if window.from >= window.to => {
+                refused("an empty plan window")
+            }
             PlanTarget::New(_) => Ok(()),
             PlanTarget::Existing(plan) => self
                 .plans
@@ -113,12 +99,14 @@ impl MemStore {
                 began: op.origin,
                 value: None,
                 target: None,
+                observed_max: None,
+                lineage: None,
                 version: 0,
                 epoch: 0,
                 created_at: now,
                 updated_at: now,
             });
-            self.index.tasks_by_cursor.push(BTreeSet::new());
+            self.index.namespaces.push(Namespace::default());
             self.cursors.len() - 1
         });
         self.cursors[at].epoch += 1;
@@ -136,6 +124,7 @@ impl MemStore {
             cursor,
             origin: origin.clone(),
             window: new.window,
+            strategy: new.strategy,
             snapshot_hash: new.snapshot_hash.clone(),
             status: PlanStatus::Draft,
             remarks: new.remarks.clone(),
@@ -164,31 +153,36 @@ impl MemStore {
         id
     }
 
-    /// False when a task with this key exists.
-    pub(super) fn put_task(
-        &mut self,
-        now: Ts,
-        lineage: Lineage,
-        cursor: CursorId,
-        origin: &Arc<Origin>,
-        what: Arc<NewSlice>,
-        priority: i32,
-    ) -> bool {
+    /// None when a task with this key exists.
+    pub(super) fn put_task(&mut self, now: Ts, draft: Draft) -> Option<TaskId> {
+        let Draft { lineage, cursor, origin, what, priority, c_max, credential, redrive } = draft;
         if self.index.task_by_key.contains_key(&what.task_key) {
-            return false;
+            return None;
         }
         let id = TaskId(next_id(&self.tasks));
         self.index.task_by_key.insert(what.task_key.clone(), id);
-        self.index.tasks_by_cursor[place(cursor.0)].insert((what.window.to, id));
-        self.index.queue.insert((priority, now, id));
+        let direction = self.cursors[place(cursor.0)].direction();
+        let namespace = &mut self.index.namespaces[place(cursor.0)];
+        namespace.windows.extend(what.window.map(|window| (reach(direction, window), id)));
+        namespace.segments.extend(what.segment.as_ref().map(|segment| (segment.ordinal, id)));
+        let partition = self.partition(&origin);
+        let row = &mut self.index.partitions[partition];
+        row.most = row.most.max(c_max);
+        row.queue.insert((priority, now, id));
         self.tasks.push(Task {
             id,
             lineage,
             cursor,
-            origin: origin.clone(),
+            origin,
             what,
-            credential: None,
+            partition,
+            credential,
+            c_max,
             status: TaskStatus::Queued,
+            replaced: false,
+            redrive,
+            done: None,
+            items: 0,
             priority,
             scheduled_at: now,
             lease: None,
@@ -201,7 +195,31 @@ impl MemStore {
             started_at: None,
             finished_at: None,
         });
-        true
+        Some(id)
+    }
+
+    fn partition(&mut self, origin: &Origin) -> usize {
+        let Origin { provenance_code, endpoint_name, operation, .. } = origin;
+        self.find_partition(provenance_code, endpoint_name, *operation).unwrap_or_else(|| {
+            let (provenance_code, endpoint_name) = (provenance_code.clone(), endpoint_name.clone());
+            let of = Inventory { provenance_code, endpoint_name, operation: *operation };
+            self.index.partitions.push(Partition { of, queue: BTreeSet::new(), held: 0, most: 0 });
+            self.index.partitions.len() - 1
+        })
+    }
+
+    pub(super) fn find_partition(&self, provenance: &str, endpoint: &str, operation: Operation) -> Option<usize> {
+        let same = |of: &Inventory| {
+            of.operation == operation && of.endpoint_name == endpoint && of.provenance_code == provenance
+        };
+        self.index.partitions.iter().position(|partition| same(&partition.of))
+    }
+
+    /// From the earliest beginning to the latest end of a plan's slices.
+    pub(super) fn sliced(&self, plan: PlanId) -> Option<Window> {
+        let slices = self.index.slices[place(plan.0)].values();
+        let windows = slices.filter_map(|slice| self.slices[place(slice.0)].what.window);
+        windows.reduce(|all, one| Window { from: all.from.min(one.from), to: all.to.max(one.to) })
     }
 
     fn end_slicing(&mut self, now: Ts, op: &SavePlan, plan: PlanId) {
@@ -217,14 +235,9 @@ impl MemStore {
         }
     }
 
-    fn set_plan(&mut self, plan: PlanId, status: PlanStatus) {
+    pub(super) fn set_plan(&mut self, plan: PlanId, status: PlanStatus) {
         let row = &mut self.plans[place(plan.0)];
         assert!(row.status.may_become(status), "plan {plan} must not go from {} to {status}", row.status);
         row.status = status;
-    }
-
-    /// Cancels a plan, as a person would. There is no operation for it yet, but runs must already respect it.
-    pub fn cancel_plan(&mut self, plan: PlanId) {
-        self.set_plan(plan, PlanStatus::Cancelled);
     }
 }

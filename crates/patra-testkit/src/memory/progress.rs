@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use patra_core::InstanceId;
 use patra_core::port::query::Progress;
-use patra_core::state::{BatchStatus, SliceStatus, TaskStatus, TriggerStatus};
+use patra_core::state::{BatchStatus, TaskStatus, TriggerStatus};
 
 use super::{MemStore, place};
 
@@ -42,19 +42,19 @@ impl MemStore {
                 open.insert(task.lineage.instance);
             }
             let count = match task.status {
+                _ if task.replaced => &mut progress.tasks_split,
                 TaskStatus::Queued => &mut progress.tasks_queued,
                 TaskStatus::Dispatched | TaskStatus::Executing => &mut progress.tasks_active,
                 TaskStatus::Succeeded => &mut progress.tasks_succeeded,
-                TaskStatus::Partial if self.slices[place(task.lineage.slice.0)].status == SliceStatus::Partial => {
-                    &mut progress.tasks_split
-                }
                 TaskStatus::Partial => &mut progress.tasks_partial,
                 TaskStatus::Failed => &mut progress.tasks_failed,
                 TaskStatus::Cancelled => &mut progress.tasks_cancelled,
             };
             *count += 1;
         }
-        let committed = |batch: &&super::Batch| own(batch.lineage.instance) && batch.status == BatchStatus::Succeeded;
+        let committed = |batch: &&super::Batch| {
+            own(batch.lineage.instance) && batch.status == BatchStatus::Succeeded && !batch.archived
+        };
         for batch in self.batches.iter().filter(committed) {
             progress.batches += 1;
             progress.inserted += u64::from(batch.stats.inserted);

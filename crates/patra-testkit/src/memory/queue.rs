@@ -1,46 +1,50 @@
 //! The queue: which task is next, who holds which lease, and whose lease has run out.
 
-use patra_core::state::{PlanStatus, RunStatus, TaskStatus};
+use patra_core::state::{RunStatus, TaskStatus};
 use patra_core::tx::{Claim, Claimed, Lease, LeaseRef, Renew, Renewed, Sweep, Swept};
 use patra_core::{Code, Fault, TaskId, Ts};
 
-use super::{MemStore, Task, place};
+use super::{HoldRow, MemStore, Partition, Task, place};
 
 impl MemStore {
     pub(super) fn claim(&mut self, now: Ts, op: &Claim) -> Claimed {
-        let next = self.next_tasks(now, op.limit as usize);
+        let stops = self.stops();
+        let mut next = Vec::new();
+        for partition in self.index.partitions.iter().filter(|partition| !partition.queue.is_empty()) {
+            self.candidates(now, op, partition, &stops, &mut next);
+        }
+        next.sort_unstable();
+        next.truncate(op.limit as usize);
         let until = now + op.lease;
-        let leases = next.into_iter().map(|task| self.dispatch(task, &op.owner, until)).collect();
+        let leases = next.into_iter().map(|candidate| self.dispatch(candidate.task, &op.owner, until)).collect();
         Claimed { leases, now }
     }
 
-    /// The first `limit` tasks of the queue whose time has come.
-    fn next_tasks(&self, now: Ts, limit: usize) -> Vec<TaskId> {
-        let mut next = Vec::new();
-        let mut from = (i32::MIN, Ts::MIN, TaskId(i64::MIN));
-        'priorities: while next.len() < limit {
-            for &(priority, scheduled_at, id) in self.index.queue.range(from..) {
-                if scheduled_at > now {
-                    // The rest of this priority lies ahead too: go to the next one.
-                    let Some(lower) = priority.checked_add(1) else { break 'priorities };
-                    from = (lower, Ts::MIN, TaskId(i64::MIN));
-                    continue 'priorities;
+    /// The first tasks of a partition that may be leased, with their turns.
+    fn candidates(&self, now: Ts, op: &Claim, partition: &Partition, stops: &[&HoldRow], next: &mut Vec<Candidate>) {
+        let cap = op.caps.iter().find(|(of, _)| *of == partition.of).map_or(u32::MAX, |(_, cap)| *cap);
+        let room = cap.min(partition.most);
+        let (mut turn, mut left) = (partition.held, op.limit);
+        let mut priority = None;
+        while let Some(found) = partition.next_priority(priority, op.upside_down) {
+            priority = Some(found);
+            let first = (found, Ts::MIN, TaskId(i64::MIN));
+            for &(_, scheduled_at, id) in partition.queue.range(first..=(found, now, TaskId(i64::MAX))) {
+                if turn >= room || left == 0 {
+                    return;
                 }
-                if self.is_consumable(id) {
-                    next.push(id);
+                let task = &self.tasks[place(id.0)];
+                if stops.iter().any(|hold| hold.covers(task)) {
+                    continue;
                 }
-                if next.len() == limit {
-                    break;
+                if turn < task.c_max {
+                    let priority = if op.upside_down { -i64::from(found) } else { found.into() };
+                    next.push(Candidate { priority, turn, scheduled_at, task: id });
+                    left -= 1;
                 }
+                turn += 1;
             }
-            break;
         }
-        next
-    }
-
-    fn is_consumable(&self, id: TaskId) -> bool {
-        let plan = self.tasks[place(id.0)].lineage.plan;
-        matches!(self.plans[place(plan.0)].status, PlanStatus::Ready | PlanStatus::Partial)
     }
 
     fn dispatch(&mut self, id: TaskId, owner: &str, until: Ts) -> Lease {
@@ -83,7 +87,10 @@ impl MemStore {
             held.push(*lease);
         }
         held.sort_unstable();
-        Renewed { held, now }
+        let stops = self.stops();
+        let stopped = |lease: &&LeaseRef| stops.iter().any(|hold| hold.covers(&self.tasks[place(lease.task.0)]));
+        let paused = held.iter().filter(stopped).copied().collect();
+        Renewed { held, paused, now }
     }
 
     pub(super) fn sweep(&mut self, now: Ts, op: Sweep) -> Swept {
@@ -139,19 +146,45 @@ impl MemStore {
         assert!(task.status.may_become(status), "task {id} must not go from {} to {status}", task.status);
         let holds = matches!(status, TaskStatus::Dispatched | TaskStatus::Executing);
         assert_eq!(holds, lease.is_some(), "a lease goes with DISPATCHED and EXECUTING, not with {status}");
+        let partition = &mut self.index.partitions[task.partition];
         if task.status == TaskStatus::Queued {
-            self.index.queue.remove(&(task.priority, task.scheduled_at, id));
+            partition.queue.remove(&(task.priority, task.scheduled_at, id));
         }
         if let Some((_, until)) = &task.lease {
             self.index.leased.remove(&(*until, id));
+            partition.held -= 1;
         }
         if let Some((_, until)) = &lease {
             self.index.leased.insert((*until, id));
+            partition.held += 1;
         }
         task.status = status;
         task.lease = lease;
         if status == TaskStatus::Queued {
-            self.index.queue.insert((task.priority, task.scheduled_at, id));
+            partition.queue.insert((task.priority, task.scheduled_at, id));
         }
+    }
+}
+
+/// A task that may be leased. The order of the fields is the order of the queue.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Candidate {
+    priority: i64,
+    turn: u32,
+    scheduled_at: Ts,
+    task: TaskId,
+}
+
+impl Partition {
+    /// The priority that is served after `last`, or first.
+    fn next_priority(&self, last: Option<i32>, upside_down: bool) -> Option<i32> {
+        let lowest = |priority| (priority, Ts::MIN, TaskId(i64::MIN));
+        let found = match (last, upside_down) {
+            (None, false) => self.queue.first(),
+            (None, true) => self.queue.last(),
+            (Some(last), false) => self.queue.range(lowest(last.checked_add(1)?)..).next(),
+            (Some(last), true) => self.queue.range(..lowest(last)).next_back(),
+        };
+        found.map(|(priority, _, _)| *priority)
     }
 }

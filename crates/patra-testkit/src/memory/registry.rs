@@ -2,11 +2,10 @@
 
 use patra_core::Ts;
 use patra_core::port::query::Registered;
-use patra_core::state::Operation;
-use patra_core::time::micros;
+use patra_core::state::HoldKind;
 use patra_core::tx::{
-    Applied, ApplyProvenance, CreateKey, DictionarySynced, EndpointRow, KeyCreated, KeyRevoked, RemoveProvenance,
-    Removed, RevokeKey, Schedule, SyncDictionary, TxError,
+    Applied, ApplyProvenance, CreateKey, DictionarySynced, EndpointRow, KeyCreated, KeyRevoked, Release,
+    RemoveProvenance, Removed, RevokeKey, Schedule, SyncDictionary, TxError,
 };
 
 use super::{Endpoint, KeyRow, MemStore, Provenance, ScheduleRow, next_id, refused};
@@ -47,13 +46,16 @@ impl MemStore {
         sections.sort();
         self.sections.insert(code.to_owned(), sections);
         self.endpoints.retain(|row| row.provenance_code != code || op.has(&row.endpoint_name));
-        self.schedules.retain(|row| row.provenance_code != code || op.schedules(&row.endpoint_name));
+        self.schedules.retain(|row| row.provenance_code != code || op.schedules(row));
         for endpoint in &op.endpoints {
             self.put_endpoint(now, code, endpoint);
-            if let Some(schedule) = endpoint.schedule {
+            for schedule in &endpoint.schedules {
                 self.put_schedule(now, code, &endpoint.endpoint_name, schedule);
             }
         }
+        self.release_where(now, Release::BY_MANIFEST, |row| {
+            row.kind == HoldKind::Advisory && row.subject.provenance_code.as_deref() == Some(code)
+        });
         Ok(applied)
     }
 
@@ -73,12 +75,13 @@ impl MemStore {
         });
     }
 
-    fn put_schedule(&mut self, now: Ts, code: &str, endpoint: &str, Schedule { every }: Schedule) {
-        let same = |row: &&mut ScheduleRow| row.provenance_code == code && row.endpoint_name == endpoint;
+    fn put_schedule(&mut self, now: Ts, code: &str, endpoint: &str, schedule: &Schedule) {
+        let Schedule { operation, reason, when } = schedule;
+        let next_due_at = when.first_after(now).unwrap_or(Ts::NEVER);
+        let same = |row: &&mut ScheduleRow| row.is(code, endpoint, schedule);
         if let Some(row) = self.schedules.iter_mut().find(same) {
-            if micros(row.every) != micros(every) {
-                row.every = every;
-                row.next_due_at = now + every;
+            if row.when.to_text() != when.to_text() {
+                (row.when, row.next_due_at) = (when.clone(), next_due_at);
             }
             return;
         }
@@ -87,9 +90,10 @@ impl MemStore {
             id: self.index.schedule_ids,
             provenance_code: code.to_owned(),
             endpoint_name: endpoint.to_owned(),
-            operation: Operation::Harvest,
-            every,
-            next_due_at: now + every,
+            operation: *operation,
+            reason: *reason,
+            when: when.clone(),
+            next_due_at,
         });
     }
 
@@ -146,7 +150,7 @@ impl MemStore {
 
 trait Manifest {
     fn has(&self, endpoint: &str) -> bool;
-    fn schedules(&self, endpoint: &str) -> bool;
+    fn schedules(&self, row: &ScheduleRow) -> bool;
 }
 
 impl Manifest for ApplyProvenance {
@@ -154,19 +158,30 @@ impl Manifest for ApplyProvenance {
         self.endpoints.iter().any(|row| row.endpoint_name == endpoint)
     }
 
-    fn schedules(&self, endpoint: &str) -> bool {
-        self.endpoints.iter().any(|row| row.endpoint_name == endpoint && row.schedule.is_some())
+    fn schedules(&self, row: &ScheduleRow) -> bool {
+        let mut all = self
+            .endpoints
+            .iter()
+            .flat_map(|endpoint| endpoint.schedules.iter().map(|schedule| (endpoint.endpoint_name.as_str(), schedule)));
+        all.any(|(endpoint, schedule)| row.is(&self.provenance_code, endpoint, schedule))
     }
 }
 
-/// The CHECKs of the two tables.
+impl ScheduleRow {
+    /// By `uk_schedule`.
+    fn is(&self, code: &str, endpoint: &str, schedule: &Schedule) -> bool {
+        self.provenance_code == code
+            && self.endpoint_name == endpoint
+            && self.operation == schedule.operation
+            && self.reason == schedule.reason
+    }
+}
+
+/// The CHECK on the role.
 fn check(op: &ApplyProvenance) -> Result<(), TxError> {
     for endpoint in &op.endpoints {
         if !["SEARCH", "DETAIL", "METRICS"].contains(&endpoint.role.as_str()) {
             return refused(format!("no role: {}", endpoint.role));
-        }
-        if endpoint.schedule.is_some_and(|schedule| micros(schedule.every) <= 0) {
-            return refused("a schedule without an interval");
         }
     }
     Ok(())

@@ -1,19 +1,19 @@
 //! The rows of the tables, in the types of the core.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use patra_core::credential::{Binding, State};
-use patra_core::cursor::Name;
+use patra_core::cursor::{Mark, Name};
 use patra_core::paging::Position;
 use patra_core::record::{Rejected, Version};
 use patra_core::state::{
-    AuthType, BatchStatus, Operation, PlanStatus, RunStatus, SliceStatus, TaskStatus, TriggerStatus, TriggerType,
+    AuthType, BatchStatus, Direction, HoldKind, Operation, PlanStatus, QuarantineStatus, RunStatus, SignalStatus,
+    SliceStatus, TaskStatus, TriggerStatus, TriggerType, UpdateReason,
 };
-use patra_core::tx::{BatchStats, Lineage, NewSlice, RunStats, Scope};
+use patra_core::tx::{BatchStats, Cause, Lineage, NewSlice, RunStats, Scope, Subject, When};
 use patra_core::{
-    BatchId, CredentialId, CursorId, Fault, Fence, InstanceId, PlanId, RunId, SliceId, TaskId, Ts, Window,
+    BatchId, CredentialId, CursorId, Fault, Fence, HoldId, InstanceId, PlanId, RunId, SliceId, TaskId, Ts, Window,
 };
 
 #[derive(Clone, Debug)]
@@ -41,7 +41,8 @@ pub struct ScheduleRow {
     pub provenance_code: String,
     pub endpoint_name: String,
     pub operation: Operation,
-    pub every: Duration,
+    pub reason: Option<UpdateReason>,
+    pub when: When,
     pub next_due_at: Ts,
 }
 
@@ -61,6 +62,8 @@ pub struct Instance {
     pub schedule: Option<i64>,
     pub trigger_type: TriggerType,
     pub origin: Arc<Origin>,
+    pub reason: Option<UpdateReason>,
+    pub activity: Option<String>,
     pub window_from: Option<Ts>,
     pub window_to: Option<Ts>,
     pub priority: i32,
@@ -86,7 +89,8 @@ pub struct Plan {
     pub instance: InstanceId,
     pub cursor: CursorId,
     pub origin: Arc<Origin>,
-    pub window: Window,
+    pub window: Option<Window>,
+    pub strategy: &'static str,
     pub snapshot_hash: String,
     pub status: PlanStatus,
     pub remarks: String,
@@ -110,8 +114,18 @@ pub struct Task {
     pub cursor: CursorId,
     pub origin: Arc<Origin>,
     pub what: Arc<NewSlice>,
+    /// Place in the index of partitions.
+    pub(super) partition: usize,
     pub credential: Option<CredentialId>,
+    pub c_max: u32,
     pub status: TaskStatus,
+    /// Others count in its place.
+    pub replaced: bool,
+    /// The task that this one drives again, and the request that asked for it.
+    pub redrive: Option<(TaskId, String)>,
+    /// The part of the window that is complete although the task is not.
+    pub done: Option<Window>,
+    pub items: u64,
     pub priority: i32,
     pub scheduled_at: Ts,
     /// Owner and end; exactly while DISPATCHED or EXECUTING.
@@ -161,17 +175,22 @@ pub struct Batch {
     pub response_digest: String,
     pub error: Option<Fault>,
     pub created_at: Ts,
+    /// It is no longer in the ledger.
+    pub archived: bool,
 }
 
 #[derive(Clone, Debug)]
 pub struct Cursor {
     pub id: CursorId,
     pub name: Name,
-    /// Where the namespace began.
-    pub began: Ts,
-    pub value: Option<Ts>,
+    /// Where the namespace began; none of a cursor that counts segments.
+    pub began: Option<Ts>,
+    pub value: Option<Mark>,
     /// The value of its newest event.
-    pub target: Option<Ts>,
+    pub target: Option<Mark>,
+    pub observed_max: Option<Ts>,
+    /// Of the advance that the value comes from.
+    pub lineage: Option<EventLineage>,
     pub version: i64,
     pub epoch: i64,
     pub created_at: Ts,
@@ -182,11 +201,25 @@ pub struct Cursor {
 pub struct Event {
     pub id: i64,
     pub cursor: CursorId,
-    pub previous: Option<Ts>,
-    pub value: Ts,
+    pub previous: Option<Mark>,
+    pub value: Mark,
     pub observed_max: Option<Ts>,
-    pub cause: Option<(TaskId, RunId)>,
+    pub cause: Option<Cause>,
+    pub lineage: Option<EventLineage>,
+    pub remarks: String,
     pub created_at: Ts,
+    /// It is no longer in its table.
+    pub archived: bool,
+}
+
+/// Where an event comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EventLineage {
+    pub of: Lineage,
+    pub task: TaskId,
+    pub run: RunId,
+    pub batch_no: u32,
+    pub expr_hash: String,
 }
 
 /// The part of an item's identity that is not its key.
@@ -206,6 +239,9 @@ pub struct Item {
     pub endpoint_name: String,
     pub kind: String,
     pub version: Version,
+    /// Which mapping made it, and when it was looked at last.
+    pub generation: Arc<str>,
+    pub checked_at: Ts,
     pub content_hash: [u8; 16],
     pub fields: String,
     pub payload: Bytes,
@@ -221,10 +257,84 @@ pub struct Quarantined {
     pub task: TaskId,
     pub run: RunId,
     pub batch_no: u32,
+    pub project_key: String,
     pub provenance_code: String,
     pub endpoint_name: String,
     pub what: Rejected,
+    pub request_digest: String,
+    pub status: QuarantineStatus,
     pub created_at: Ts,
+}
+
+/// What a signal is about.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct SignalKey {
+    pub project_key: String,
+    pub provenance_code: String,
+    pub endpoint_name: String,
+    pub key: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct SignalRow {
+    pub id: i64,
+    pub about: SignalKey,
+    /// The quarantine made it; else a reader of the records.
+    pub from_quarantine: bool,
+    pub reason: String,
+    pub created_by: String,
+    pub status: SignalStatus,
+    pub tries: u32,
+    pub last_error: Option<String>,
+    pub created_at: Ts,
+    pub updated_at: Ts,
+}
+
+#[derive(Clone, Debug)]
+pub struct HoldRow {
+    pub id: HoldId,
+    pub kind: HoldKind,
+    pub subject: Subject,
+    pub reason: String,
+    pub created_by: String,
+    pub created_at: Ts,
+    /// Who and when.
+    pub released: Option<(String, Ts)>,
+}
+
+/// The answer that was kept for a batch.
+#[derive(Clone, Debug)]
+pub struct RawRow {
+    pub status: u16,
+    pub headers: String,
+    pub body: Bytes,
+    pub created_at: Ts,
+    pub expires_at: Ts,
+}
+
+/// A row that left the ledger.
+#[derive(Clone, Debug)]
+pub struct ArchiveRow {
+    pub id: i64,
+    /// `BATCH` or `EVENT`.
+    pub kind: &'static str,
+    pub row: i64,
+    pub lineage: Option<EventLineage>,
+    pub body: String,
+    pub created_at: Ts,
+    pub archived_at: Ts,
+}
+
+#[derive(Clone, Debug)]
+pub struct ExportRow {
+    pub id: i64,
+    pub run: i64,
+    pub batch_no: u32,
+    pub created_by: String,
+    pub reason: String,
+    pub package_hash: String,
+    pub created_at: Ts,
+    pub expires_at: Ts,
 }
 
 #[derive(Clone, Debug)]
@@ -278,4 +388,15 @@ pub struct CredentialState {
     pub fence: Fence,
     /// The fence under which the token was stored.
     pub stored: Fence,
+}
+
+impl Cursor {
+    pub fn direction(&self) -> Direction {
+        self.name.operation.direction()
+    }
+
+    /// Where the completed part begins that is looked at next: the value, or the origin of a cursor over time.
+    pub fn start(&self) -> Option<Ts> {
+        self.value.as_ref().map_or(self.began, Mark::instant)
+    }
 }

@@ -7,6 +7,7 @@ use patra_core::state::{BatchStatus, PlanStatus, RunStatus, SliceStatus, TaskSta
 use patra_core::tx::{EndRun, Failure, Lineage, NewSlice, Resume, RunEnd, RunEnded, RunStarted, StartRun, TxError};
 use patra_core::{BatchId, RunId, TaskId, Ts};
 
+use super::plan::Draft;
 use super::{Batch, MemStore, Run, Task, next_id, place, refused};
 
 impl MemStore {
@@ -18,7 +19,7 @@ impl MemStore {
         if matches!(plan.status, PlanStatus::Failed | PlanStatus::Cancelled)
             || matches!(slice, SliceStatus::Failed | SliceStatus::Cancelled)
         {
-            self.cancel(now, id, attempt_no);
+            self.cancel_start(now, id, attempt_no);
             return Ok(RunStarted::Cancelled);
         }
         let snapshot_hash = plan.snapshot_hash.clone();
@@ -50,7 +51,7 @@ impl MemStore {
         Ok(RunStarted::Go { run, attempt_no, snapshot_hash, resume })
     }
 
-    fn cancel(&mut self, now: Ts, task: TaskId, attempt_no: i64) {
+    fn cancel_start(&mut self, now: Ts, task: TaskId, attempt_no: i64) {
         self.set_task(task, TaskStatus::Cancelled, None);
         let row = &mut self.tasks[place(task.0)];
         row.finished_at = Some(now);
@@ -65,13 +66,15 @@ impl MemStore {
         }
     }
 
-    /// The highest committed batch of the latest run that committed any.
+    /// The highest committed batch of the latest run that committed any, of this task or of the one that it drives again.
     fn last_batch(&self, task: &Task) -> Option<Resume> {
-        task.runs.iter().rev().find_map(|run| {
+        let own = task.runs.iter().rev().find_map(|run| {
             let committed = self.runs[place(run.0)].batches.iter().map(|batch| &self.batches[place(batch.0)]);
-            let last = committed.filter(|batch| batch.status == BatchStatus::Succeeded).max_by_key(|b| b.batch_no)?;
+            let in_ledger = committed.filter(|batch| batch.status == BatchStatus::Succeeded && !batch.archived);
+            let last = in_ledger.max_by_key(|batch| batch.batch_no)?;
             Some(Resume { run: *run, batch_no: last.batch_no, next: last.next.clone() })
-        })
+        });
+        own.or_else(|| self.last_batch(&self.tasks[place(task.redrive.as_ref()?.0.0)]))
     }
 
     pub(super) fn end_run(&mut self, now: Ts, op: &EndRun) -> Result<RunEnded, TxError> {
@@ -88,34 +91,36 @@ impl MemStore {
         if run.attempt_no != op.lease.fence.0 {
             return refused(format!("run {} is not of fence {}", run.id, op.lease.fence));
         }
+        if let Some(hold) = &op.hold {
+            self.hold(now, hold)?;
+        }
         if let Some(failure) = &op.failure {
             self.insert_failure(now, op, failure);
         }
         self.close_run(now, op);
         let task_status = self.release_task(now, op);
-        if let RunEnd::Split { slices, .. } = &op.end {
-            self.replace_slice(now, op.lease.task, slices);
+        match &op.end {
+            RunEnd::Split { slices, .. } => self.replace_slice(now, op.lease.task, slices),
+            RunEnd::Succeeded => self.end_advice(now, op.lease.task),
+            _ => {}
         }
         Ok(RunEnded { task_status })
     }
 
     /// Narrower slices in the place of the task's.
     fn replace_slice(&mut self, now: Ts, task: TaskId, slices: &[NewSlice]) {
-        let task = &self.tasks[place(task.0)];
-        let (lineage, cursor, origin, priority) = (task.lineage, task.cursor, task.origin.clone(), task.priority);
-        let credential = task.credential;
-        let slice = &mut self.slices[place(lineage.slice.0)];
+        let task = &mut self.tasks[place(task.0)];
+        task.replaced = true;
+        let form = task.draft();
+        let slice = &mut self.slices[place(form.lineage.slice.0)];
         if slice.status == SliceStatus::Ready {
             slice.status = SliceStatus::Partial;
         }
         for new in slices {
             let what = Arc::new(new.clone());
-            let slice = self.put_slice(now, lineage.plan, &origin, &what);
-            if self.put_task(now, Lineage { slice, ..lineage }, cursor, &origin, what, priority)
-                && let Some(task) = self.tasks.last_mut()
-            {
-                task.credential = credential;
-            }
+            let slice = self.put_slice(now, form.lineage.plan, &form.origin, &what);
+            let lineage = Lineage { slice, ..form.lineage };
+            self.put_task(now, Draft { lineage, what, ..form.clone() });
         }
     }
 
@@ -145,9 +150,13 @@ impl MemStore {
             response_digest: failure.response_digest.clone(),
             error: Some(failure.error.clone()),
             created_at: now,
+            archived: false,
         };
         self.runs[place(op.run.0)].batches.push(row.id);
         self.batches.push(row);
+        if let Some(raw) = &failure.raw {
+            self.keep_raw(now, op.run, failure.batch_no, raw);
+        }
     }
 
     fn close_run(&mut self, now: Ts, op: &EndRun) {
@@ -186,6 +195,8 @@ impl MemStore {
         };
         task.error = error.cloned();
         task.finished_at = status.is_final().then_some(now);
+        task.items += u64::from(op.stats.ret_count);
+        task.done = op.done.or(task.done);
         self.set_task(id, status, None);
         status
     }
@@ -200,7 +211,7 @@ impl MemStore {
 #[cfg(test)]
 mod tests {
     use patra_core::state::Operation;
-    use patra_core::tx::{Claim, Done, Lease, LeaseRef, Tx};
+    use patra_core::tx::{Done, Lease, LeaseRef, Tx};
 
     use super::*;
     use crate::contract::make;
@@ -214,8 +225,7 @@ mod tests {
         let take = make::take(make::LONG);
         let Done::TakeTrigger(Some(taken)) = run(&mut store, take) else { panic!("no trigger") };
         run(&mut store, Arc::new(make::plan(&taken, 0, &make::windows(0, 2))));
-        let claim = Claim { owner: "worker".into(), limit: 1, lease: make::LONG };
-        let Done::Claim(mut claimed) = run(&mut store, claim) else { panic!("no claim") };
+        let Done::Claim(mut claimed) = run(&mut store, make::claim(1, make::LONG)) else { panic!("no claim") };
         (store, claimed.leases.remove(0))
     }
 
@@ -223,19 +233,16 @@ mod tests {
         store.apply(NOW, &tx.into()).unwrap()
     }
 
-    // There is no operation that cancels a plan, so the contract suite cannot get here.
+    // Cancelling a plan cancels its tasks, so the contract suite cannot get here.
     #[test]
     fn a_task_of_a_cancelled_plan_is_cancelled_when_it_starts() {
         let (mut store, lease) = leased();
         let start: Tx = StartRun { lease: LeaseRef::from(&lease) }.into();
-        store.cancel_plan(lease.lineage.plan);
+        store.set_plan(lease.lineage.plan, PlanStatus::Cancelled);
         assert_eq!(run(&mut store, start.clone()), Done::StartRun(RunStarted::Cancelled));
         assert_eq!((store.tasks[0].status, store.tasks[0].finished_at), (TaskStatus::Cancelled, Some(NOW)));
         assert!(store.runs.is_empty());
         assert_eq!(store.apply(NOW, &start), Err(TxError::Fenced));
-        // And the one that nobody holds is no longer handed out.
-        let claim = Claim { owner: "worker".into(), limit: 1, lease: make::LONG };
-        assert_eq!(run(&mut store, claim), Done::Claim(patra_core::tx::Claimed { leases: vec![], now: NOW }));
     }
 
     #[test]
@@ -243,7 +250,7 @@ mod tests {
         let (mut store, lease) = leased();
         let start: Tx = StartRun { lease: LeaseRef::from(&lease) }.into();
         run(&mut store, start.clone());
-        store.cancel_plan(lease.lineage.plan);
+        store.set_plan(lease.lineage.plan, PlanStatus::Cancelled);
         assert_eq!(run(&mut store, start), Done::StartRun(RunStarted::Cancelled));
         assert_eq!(store.runs[0].status, RunStatus::Cancelled);
     }

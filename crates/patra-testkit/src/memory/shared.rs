@@ -4,11 +4,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use patra_core::credential::Credential;
 use patra_core::port::credential::Ask;
-use patra_core::port::query::{Filter, Key, Progress, Queries, Registered, Row, View};
+use patra_core::port::query::{
+    Evidence, Filter, Key, Lineage, Progress, Queries, RawKept, Registered, Row, StoredVersion, View,
+};
 use patra_core::port::{Boxed, Clock, Commands, Credentials};
 use patra_core::record::{Candidate, Stream};
 use patra_core::registry::DictType;
-use patra_core::tx::{Done, Tx, TxError};
+use patra_core::tx::{Done, IdRange, Tx, TxError, Wanted};
+use patra_core::{PlanId, RunId};
 
 use super::{MemStore, json};
 
@@ -62,6 +65,33 @@ impl Queries for SharedMem {
 
     fn screen(&self, stream: &Stream, candidates: &[Candidate]) -> Boxed<'_, Result<Vec<Candidate>, TxError>> {
         ready(self.lock().screen(self.clock.now(), stream, candidates))
+    }
+
+    fn wanted(
+        &self,
+        stream: &Stream,
+        wanted: &Wanted,
+        range: &IdRange,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Boxed<'_, Result<Vec<String>, TxError>> {
+        ready(self.lock().wanted(stream, wanted, range, after, limit))
+    }
+
+    fn stored(&self, stream: &Stream, keys: &[String]) -> Boxed<'_, Result<Vec<StoredVersion>, TxError>> {
+        ready(self.lock().stored(stream, keys))
+    }
+
+    fn evidence(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<Evidence>, TxError>> {
+        ready(self.lock().evidence(run, batch_no))
+    }
+
+    fn raw(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<RawKept>, TxError>> {
+        ready(self.lock().kept(self.clock.now(), run, batch_no))
+    }
+
+    fn lineage(&self, plan: PlanId) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
+        ready(self.lock().lineage(plan))
     }
 
     fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use patra_core::state::{PlanStatus, TriggerStatus, TriggerType};
 use patra_core::tx::{
-    Fire, FireDue, Fired, FiredDue, OpenPlan, SettleTrigger, Settlement, TakeTrigger, TriggerSettled, TriggerTaken,
-    TxError,
+    Fire, FireDue, Fired, FiredDue, OpenPlan, Rest, SettleTrigger, Settlement, TakeTrigger, TriggerSettled,
+    TriggerTaken, TxError,
 };
 use patra_core::{Fence, InstanceId, PlanId, Ts};
 use serde_json::json;
 
-use super::{Instance, MemStore, Origin, next_id, place};
+use super::control::covers_origin;
+use super::{Instance, MemStore, Origin, Plan, next_id, place};
 
 impl MemStore {
     pub(super) fn fire(&mut self, now: Ts, op: &Fire) -> Fired {
@@ -33,6 +34,8 @@ impl MemStore {
                 endpoint_name: op.endpoint_name.clone(),
                 operation: op.operation,
             }),
+            reason: op.reason,
+            activity: op.activity.clone(),
             window_from: op.window_from,
             window_to: op.window_to,
             priority: op.priority,
@@ -67,7 +70,7 @@ impl MemStore {
         let mut fired = 0;
         for (due_at, id, at) in due {
             let row = &mut self.schedules[at];
-            row.next_due_at = FireDue::next_due(due_at, row.every, now);
+            row.next_due_at = FireDue::next_due(due_at, &row.when, now);
             let trigger = Fire {
                 public_id: format!("schedule-{id}-{}", due_at.micros()),
                 trigger_type: TriggerType::Schedule,
@@ -75,6 +78,8 @@ impl MemStore {
                 provenance_code: row.provenance_code.clone(),
                 endpoint_name: row.endpoint_name.clone(),
                 operation: row.operation,
+                reason: row.reason,
+                activity: None,
                 window_from: None,
                 window_to: None,
                 priority: 0,
@@ -90,8 +95,12 @@ impl MemStore {
     }
 
     pub(super) fn take_trigger(&mut self, now: Ts, op: &TakeTrigger) -> Option<TriggerTaken> {
+        let stops = self.trigger_stops();
         let free = |id: &&InstanceId| {
             let row = &self.instances[place(id.0)];
+            if stops.iter().any(|subject| covers_origin(subject, &row.origin)) {
+                return false;
+            }
             let full = op.full.iter().any(|full| {
                 let Origin { provenance_code, endpoint_name, operation, .. } = &*row.origin;
                 (&full.provenance_code, &full.endpoint_name, &full.operation)
@@ -115,6 +124,8 @@ impl MemStore {
             provenance_code: row.origin.provenance_code.clone(),
             endpoint_name: row.origin.endpoint_name.clone(),
             operation: row.origin.operation,
+            reason: row.reason,
+            activity: row.activity.clone(),
             window_from: row.window_from,
             window_to: row.window_to,
             priority: row.priority,
@@ -124,16 +135,19 @@ impl MemStore {
             plan: plan.map(|plan| OpenPlan {
                 plan: plan.id,
                 snapshot_hash: plan.snapshot_hash.clone(),
-                window: OpenPlan::rest(plan.window, self.sliced_to(plan.id)),
+                rest: self.rest(plan),
             }),
             now,
         })
     }
 
-    /// The end of the last slice of a plan.
-    fn sliced_to(&self, plan: PlanId) -> Option<Ts> {
-        let slices = self.index.slices[place(plan.0)].values();
-        slices.map(|slice| self.slices[place(slice.0)].what.window.to).max()
+    fn rest(&self, plan: &Plan) -> Rest {
+        if let Some(whole) = plan.window {
+            return Rest::Time(Rest::of(whole, plan.origin.operation.direction(), self.sliced(plan.id)));
+        }
+        let segments = self.index.namespaces[place(plan.cursor.0)].segments.iter().rev();
+        let last = segments.map(|(_, task)| &self.tasks[place(task.0)]).find(|task| task.lineage.plan == plan.id);
+        Rest::Ids { after: last.and_then(|task| Some(task.what.segment.as_ref()?.last_id.clone())) }
     }
 
     /// The trigger when it waits and is leased under this fence.

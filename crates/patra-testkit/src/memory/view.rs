@@ -1,11 +1,15 @@
 //! The tables as lists: the same cells that the SQL stores answer.
 
 use patra_core::Ts;
+use patra_core::cursor::Mark;
 use patra_core::port::query::{Cell, Filter, Row, View};
 use patra_core::tx::TxError;
 use serde_json::json;
 
-use super::{Batch, CandidateRow, Cursor, Event, Instance, Item, MemStore, Plan, Quarantined, Run, Slice, Task, place};
+use super::{
+    ArchiveRow, Batch, CandidateRow, Cursor, Event, EventLineage, ExportRow, HoldRow, Instance, Item, MemStore, Plan,
+    Quarantined, Run, SignalRow, Slice, Task, place,
+};
 
 impl MemStore {
     /// Rows of one view, newest first.
@@ -35,12 +39,22 @@ impl MemStore {
             View::Slices => self.slices.iter().map(slice).collect(),
             View::Tasks => self.tasks.iter().map(task).collect(),
             View::Runs => self.runs.iter().map(|row| run(row, &self.tasks[place(row.task.0)])).collect(),
-            View::Batches => self.batches.iter().map(|row| batch(row, &self.tasks[place(row.task.0)])).collect(),
+            View::Batches => {
+                let in_ledger = self.batches.iter().filter(|row| !row.archived);
+                in_ledger.map(|row| batch(row, &self.tasks[place(row.task.0)])).collect()
+            }
             View::Cursors => self.cursors.iter().map(cursor).collect(),
-            View::Events => self.events.iter().map(|row| event(row, &self.cursors[place(row.cursor.0)])).collect(),
+            View::Events => {
+                let in_table = self.events.iter().filter(|row| !row.archived);
+                in_table.map(|row| event(row, &self.cursors[place(row.cursor.0)])).collect()
+            }
             View::Items => self.items.iter().map(|row| item(row, &self.streams[row.stream])).collect(),
             View::Quarantine => self.quarantine.iter().map(quarantined).collect(),
             View::Candidates => self.candidates.iter().map(candidate).collect(),
+            View::Signals => self.signals.values().map(signal).collect(),
+            View::Holds => self.holds.values().map(hold).collect(),
+            View::Archive => self.archive.iter().map(archived).collect(),
+            View::Exports => self.exports.iter().map(export).collect(),
             View::Keys => self.keys.iter().map(key).collect(),
             View::Credentials => self.credentials.iter().map(credential).collect(),
             View::CredentialStates => self.credential_states.iter().map(credential_state).collect(),
@@ -88,18 +102,22 @@ fn schedule(row: &super::ScheduleRow) -> Row {
         text(&row.provenance_code),
         text(&row.endpoint_name),
         text(row.operation.as_str()),
-        Cell::Int(patra_core::time::micros(row.every)),
+        // Part of a unique key, so never null.
+        text(row.reason.map_or("", |reason| reason.as_str())),
+        text(row.when.to_text()),
         Cell::Time(row.next_due_at),
     ]
 }
 
-fn job(row: &Instance) -> Row {
+pub(super) fn job(row: &Instance) -> Row {
     vec![
         Cell::Int(row.id.0),
         text(&row.public_id),
         text(&row.origin.provenance_code),
         text(&row.origin.endpoint_name),
         text(row.origin.operation.as_str()),
+        or_null(row.reason, |reason| text(reason.as_str())),
+        or_null(row.activity.clone(), Cell::Text),
         text(row.trigger_type.as_str()),
         Cell::Json(row.params.clone()),
         or_null(row.parent, |parent| Cell::Int(parent.0)),
@@ -109,15 +127,16 @@ fn job(row: &Instance) -> Row {
     ]
 }
 
-fn plan(row: &Plan) -> Row {
+pub(super) fn plan(row: &Plan) -> Row {
     vec![
         Cell::Int(row.id.0),
         Cell::Int(row.instance.0),
         text(&row.origin.provenance_code),
         text(&row.origin.endpoint_name),
         text(row.origin.operation.as_str()),
-        Cell::Time(row.window.from),
-        Cell::Time(row.window.to),
+        or_null(row.window, |window| Cell::Time(window.from)),
+        or_null(row.window, |window| Cell::Time(window.to)),
+        text(row.strategy),
         text(row.status.as_str()),
         text(&row.snapshot_hash),
         Cell::Json(row.remarks.clone()),
@@ -125,14 +144,14 @@ fn plan(row: &Plan) -> Row {
     ]
 }
 
-fn slice(row: &Slice) -> Row {
+pub(super) fn slice(row: &Slice) -> Row {
     vec![
         Cell::Int(row.id.0),
         Cell::Int(row.plan.0),
         text(&row.origin.provenance_code),
         text(&row.origin.endpoint_name),
-        Cell::Time(row.what.window.from),
-        Cell::Time(row.what.window.to),
+        or_null(row.what.window, |window| Cell::Time(window.from)),
+        or_null(row.what.window, |window| Cell::Time(window.to)),
         text(row.status.as_str()),
         text(&row.what.signature),
         Cell::Json(row.what.spec.clone()),
@@ -140,7 +159,7 @@ fn slice(row: &Slice) -> Row {
     ]
 }
 
-fn task(row: &Task) -> Row {
+pub(super) fn task(row: &Task) -> Row {
     vec![
         Cell::Int(row.id.0),
         Cell::Int(row.lineage.plan.0),
@@ -150,9 +169,16 @@ fn task(row: &Task) -> Row {
         text(row.origin.operation.as_str()),
         Cell::Json(row.what.task_params.clone()),
         or_null(row.credential, |credential| Cell::Int(credential.0)),
-        Cell::Time(row.what.window.from),
-        Cell::Time(row.what.window.to),
+        or_null(row.what.window, |window| Cell::Time(window.from)),
+        or_null(row.what.window, |window| Cell::Time(window.to)),
+        or_null(row.done, |done| Cell::Time(done.from)),
+        or_null(row.done, |done| Cell::Time(done.to)),
+        or_null(row.what.segment.as_ref(), |segment| Cell::Int(segment.ordinal)),
         text(row.status.as_str()),
+        Cell::Int(i64::from(row.replaced)),
+        or_null(row.redrive.as_ref(), |(task, _)| Cell::Int(task.0)),
+        Cell::Int(i64::from(row.c_max)),
+        Cell::Int(row.items as i64),
         Cell::Int(i64::from(row.priority)),
         Cell::Time(row.scheduled_at),
         or_null(row.lease.as_ref(), |(owner, _)| text(owner)),
@@ -165,10 +191,15 @@ fn task(row: &Task) -> Row {
     ]
 }
 
-fn run(row: &Run, task: &Task) -> Row {
-    let checkpoint = |(run, batch_no): (patra_core::RunId, u32)| {
-        Cell::Json(json!({ "resumedFrom": { "runId": run.0, "batchNo": batch_no } }).to_string())
-    };
+pub(super) fn run(row: &Run, task: &Task) -> Row {
+    let mut checkpoint = serde_json::Map::new();
+    if let Some((run, batch_no)) = row.resumed_from {
+        checkpoint.insert("resumedFrom".into(), json!({ "runId": run.0, "batchNo": batch_no }));
+    }
+    if let Some((task, request)) = &task.redrive {
+        checkpoint.insert("replay".into(), json!({ "task": task.0, "request": request }));
+    }
+    let checkpoint = (!checkpoint.is_empty()).then(|| serde_json::Value::from(checkpoint).to_string());
     vec![
         Cell::Int(row.id.0),
         Cell::Int(row.task.0),
@@ -178,7 +209,7 @@ fn run(row: &Run, task: &Task) -> Row {
         text(task.origin.operation.as_str()),
         Cell::Int(row.attempt_no),
         text(row.status.as_str()),
-        or_null(row.resumed_from, checkpoint),
+        or_null(checkpoint, Cell::Json),
         or_null(row.stats.as_ref(), json_of),
         or_null(row.error.as_ref(), json_of),
         Cell::Time(row.created_at),
@@ -186,7 +217,7 @@ fn run(row: &Run, task: &Task) -> Row {
     ]
 }
 
-fn batch(row: &Batch, task: &Task) -> Row {
+pub(super) fn batch(row: &Batch, task: &Task) -> Row {
     let page_no = row.position.number().and_then(|number| i64::try_from(number).ok());
     vec![
         Cell::Int(row.id.0),
@@ -211,15 +242,33 @@ fn batch(row: &Batch, task: &Task) -> Row {
     ]
 }
 
-fn direction(cursor: &Cursor) -> Cell {
-    text(if cursor.name.operation == patra_core::state::Operation::Backfill { "BACKFILL" } else { "FORWARD" })
-}
-
 fn instant_text(at: Option<Ts>) -> Cell {
     or_null(at, |at| Cell::Text(at.to_string()))
 }
 
+fn instant(mark: Option<&Mark>) -> Cell {
+    or_null(mark.and_then(Mark::instant), Cell::Time)
+}
+
+fn ordinal(mark: Option<&Mark>) -> Cell {
+    match mark {
+        Some(Mark::Nth { ordinal, .. }) => Cell::Int(*ordinal),
+        _ => Cell::Null,
+    }
+}
+
+/// Plan, task and run.
+fn whence(lineage: Option<&EventLineage>) -> [Cell; 3] {
+    [
+        or_null(lineage, |lineage| Cell::Int(lineage.of.plan.0)),
+        or_null(lineage, |lineage| Cell::Int(lineage.task.0)),
+        or_null(lineage, |lineage| Cell::Int(lineage.run.0)),
+    ]
+}
+
 fn cursor(row: &Cursor) -> Row {
+    let value = row.value.as_ref();
+    let [plan, task, run] = whence(row.lineage.as_ref());
     vec![
         Cell::Int(row.id.0),
         text(&row.name.provenance_code),
@@ -228,29 +277,107 @@ fn cursor(row: &Cursor) -> Row {
         text(&row.name.cursor_key),
         text(row.name.scope.as_str()),
         text(&row.name.namespace_key),
-        direction(row),
-        instant_text(row.value),
-        or_null(row.value, Cell::Time),
+        text(if row.began.is_some() { "TIME" } else { "ID" }),
+        text(row.direction().as_str()),
+        or_null(value, |value| text(value.to_text())),
+        instant(value),
+        ordinal(value),
+        instant_text(row.observed_max),
+        plan,
+        task,
+        run,
         Cell::Int(row.version),
         Cell::Time(row.updated_at),
     ]
 }
 
-fn event(row: &Event, cursor: &Cursor) -> Row {
+pub(super) fn event(row: &Event, cursor: &Cursor) -> Row {
+    let [plan, task, run] = whence(row.lineage.as_ref());
     vec![
         Cell::Int(row.id),
         Cell::Int(row.cursor.0),
         text(&cursor.name.provenance_code),
         text(&cursor.name.endpoint_name),
         text(cursor.name.operation.as_str()),
-        direction(cursor),
-        or_null(row.previous, Cell::Time),
-        Cell::Time(row.value),
+        text(cursor.direction().as_str()),
+        or_null(row.previous.as_ref(), |value| text(value.to_text())),
+        text(row.value.to_text()),
+        instant(row.previous.as_ref()),
+        instant(Some(&row.value)),
         instant_text(row.observed_max),
-        or_null(row.cause, |(task, _)| Cell::Int(task.0)),
-        or_null(row.cause, |(_, run)| Cell::Int(run.0)),
-        Cell::Null,
+        plan,
+        task,
+        run,
+        Cell::Json(row.remarks.clone()),
         Cell::Time(row.created_at),
+    ]
+}
+
+fn signal(row: &SignalRow) -> Row {
+    vec![
+        Cell::Int(row.id),
+        text(&row.about.project_key),
+        text(&row.about.provenance_code),
+        text(&row.about.endpoint_name),
+        text(&row.about.key),
+        text(if row.from_quarantine { "QUARANTINE" } else { "READER" }),
+        text(&row.reason),
+        text(&row.created_by),
+        text(row.status.as_str()),
+        Cell::Int(row.tries.into()),
+        or_null(row.last_error.clone(), Cell::Text),
+        Cell::Time(row.created_at),
+        Cell::Time(row.updated_at),
+    ]
+}
+
+fn hold(row: &HoldRow) -> Row {
+    let subject = &row.subject;
+    vec![
+        Cell::Int(row.id.0),
+        text(row.kind.as_str()),
+        text(subject.to_text()),
+        or_null(subject.provenance_code.clone(), Cell::Text),
+        or_null(subject.endpoint_name.clone(), Cell::Text),
+        or_null(subject.operation, |operation| text(operation.as_str())),
+        or_null(subject.credential, |id| Cell::Int(id.0)),
+        or_null(subject.plan, |id| Cell::Int(id.0)),
+        or_null(subject.slice, |id| Cell::Int(id.0)),
+        or_null(subject.task, |id| Cell::Int(id.0)),
+        text(&row.reason),
+        text(&row.created_by),
+        Cell::Time(row.created_at),
+        or_null(row.released.as_ref(), |(by, _)| text(by)),
+        or_null(row.released.as_ref(), |(_, at)| Cell::Time(*at)),
+    ]
+}
+
+fn archived(row: &ArchiveRow) -> Row {
+    let [plan, task, run] = whence(row.lineage.as_ref());
+    vec![
+        Cell::Int(row.id),
+        text(row.kind),
+        Cell::Int(row.row),
+        plan,
+        task,
+        run,
+        or_null(row.lineage.as_ref(), |lineage| Cell::Int(lineage.batch_no.into())),
+        Cell::Json(row.body.clone()),
+        Cell::Time(row.created_at),
+        Cell::Time(row.archived_at),
+    ]
+}
+
+fn export(row: &ExportRow) -> Row {
+    vec![
+        Cell::Int(row.id),
+        Cell::Int(row.run),
+        Cell::Int(row.batch_no.into()),
+        text(&row.created_by),
+        text(&row.reason),
+        text(&row.package_hash),
+        Cell::Time(row.created_at),
+        Cell::Time(row.expires_at),
     ]
 }
 
@@ -263,6 +390,8 @@ fn item(row: &Item, stream: &super::ItemStream) -> Row {
         text(&row.kind),
         text(&row.key),
         Cell::Time(row.version.updated_at),
+        text(&*row.generation),
+        Cell::Time(row.checked_at),
         // An endpoint that maps no fields has none to show.
         or_null(Some(&row.fields).filter(|fields| !fields.is_empty()), |fields| Cell::Json(fields.clone())),
         Cell::Json(String::from_utf8_lossy(&row.payload).into_owned()),
@@ -271,7 +400,7 @@ fn item(row: &Item, stream: &super::ItemStream) -> Row {
     ]
 }
 
-fn quarantined(row: &Quarantined) -> Row {
+pub(super) fn quarantined(row: &Quarantined) -> Row {
     vec![
         Cell::Int(row.id),
         text(&row.provenance_code),
@@ -284,7 +413,7 @@ fn quarantined(row: &Quarantined) -> Row {
         text(row.what.code.as_str()),
         text(&row.what.reason),
         text(&row.what.sample),
-        text("OPEN"),
+        text(row.status.as_str()),
         Cell::Time(row.created_at),
     ]
 }

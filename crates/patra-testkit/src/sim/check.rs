@@ -1,16 +1,16 @@
 //! What must always hold, checked after every transaction against the tables themselves. It keeps a copy of the little
 //! that it needs of the state before, so a check costs about as much as what changed.
 
-use patra_core::cursor::completed_prefix;
+use patra_core::cursor::{Mark, completed_end};
 use patra_core::paging::Position;
 use patra_core::record::{Rejected, Version};
-use patra_core::state::{BatchStatus, RunStatus, TaskStatus, TriggerStatus};
+use patra_core::state::{BatchStatus, Direction, RunStatus, TaskStatus, TriggerStatus};
 use patra_core::tx::{CommitBatch, Done, LeaseRef, Tx, TxError};
 use patra_core::{Fence, RunId, Ts, Window};
 
 use super::far::{Far, number};
 use super::partition::of_cursor;
-use crate::memory::{Batch, Instance, MemStore, Task};
+use crate::memory::{Batch, Cursor, Event, Instance, MemStore, Task};
 
 /// A rule that was broken.
 pub(super) type Broken = String;
@@ -22,9 +22,10 @@ pub(super) struct Checker {
     batches: usize,
     /// Sum of `inserted` over the SUCCEEDED rows of the ledger.
     inserted: usize,
-    events: Vec<Ts>,
-    /// Per cursor: value, newest event.
-    cursors: Vec<(Option<Ts>, Option<Ts>)>,
+    /// How far the events have come, each in the direction of its cursor.
+    events: Vec<i64>,
+    /// Per cursor: how far its value and its newest event are.
+    cursors: Vec<(Option<i64>, Option<i64>)>,
     versions: Vec<Version>,
     /// Place in `items` by the number of the record.
     item_of: Vec<Option<usize>>,
@@ -59,8 +60,16 @@ struct Caller {
 }
 
 impl Checker {
-    pub(super) fn new(max_attempts: u32) -> Checker {
-        Checker { max_attempts, ..Checker::default() }
+    /// One for a new world, in the memory of this one.
+    pub(super) fn renewed(mut self, max_attempts: u32) -> Checker {
+        self.tasks.clear();
+        self.triggers.clear();
+        self.events.clear();
+        self.cursors.clear();
+        self.versions.clear();
+        self.item_of.clear();
+        self.quarantined.clear();
+        Checker { max_attempts, batches: 0, inserted: 0, ..self }
     }
 
     pub(super) fn after(
@@ -127,8 +136,12 @@ impl Checker {
 
     /// Two tasks never cover the same part of a namespace, unless one of them has failed.
     fn check_new_task(&self, mem: &MemStore, task: &Task) -> Result<(), Broken> {
-        let began = mem.cursors[task.cursor.0 as usize - 1].began;
-        let part = |window: Window| Window::new(window.from.max(began), window.to);
+        let cursor = &mem.cursors[task.cursor.0 as usize - 1];
+        let part = |window: Option<Window>| match (window, cursor.began, cursor.direction()) {
+            (Some(Window { from, to }), Some(began), Direction::Forward) => Window::new(from.max(began), to),
+            (Some(Window { from, to }), Some(began), Direction::Backfill) => Window::new(from, to.min(began)),
+            _ => None,
+        };
         let Some(own) = part(task.what.window) else { return Ok(()) };
         let covers = |other: &&Task| {
             let dead = matches!(other.status, TaskStatus::Failed | TaskStatus::Partial | TaskStatus::Cancelled);
@@ -349,8 +362,9 @@ impl Checker {
     }
 
     fn check_events(&mut self, mem: &MemStore) -> Result<(), Broken> {
+        let reach = |event: &Event| reach(&mem.cursors[event.cursor.0 as usize - 1], &event.value);
         let kept = mem.events.len() >= self.events.len()
-            && self.events.last().is_none_or(|last| mem.events[self.events.len() - 1].value == *last);
+            && self.events.last().is_none_or(|last| reach(&mem.events[self.events.len() - 1]) == *last);
         if !kept {
             return Err("event before value: an event was lost or changed".to_owned());
         }
@@ -359,13 +373,13 @@ impl Checker {
             if self.cursors.len() <= at {
                 self.cursors.resize(at + 1, (None, None));
             }
-            let newest = &mut self.cursors[at].1;
-            if newest.is_some_and(|newest| event.value <= newest) {
-                return Err(format!("cursor monotonic: an event of {} follows {newest:?}", event.value));
+            let (newest, new) = (&mut self.cursors[at].1, reach(event));
+            if newest.is_some_and(|newest| new <= newest) {
+                return Err(format!("cursor monotonic: an event of {:?} follows {newest:?}", event.value));
             }
-            *newest = Some(event.value);
-            self.events.push(event.value);
-            within_prefix(mem, at, event.value)?;
+            *newest = Some(new);
+            self.events.push(new);
+            within_prefix(mem, at, &event.value)?;
         }
         Ok(())
     }
@@ -376,21 +390,24 @@ impl Checker {
                 self.cursors.push((None, None));
             }
             let (value, newest) = &mut self.cursors[at];
-            if *value == row.value {
+            let reached = row.value.as_ref().map(|mark| reach(row, mark));
+            if *value == reached {
                 continue;
             }
-            let Some(new) = row.value.filter(|new| value.is_none_or(|old| old < *new)) else {
+            let (Some(new), Some(mark)) = (reached.filter(|new| value.is_none_or(|old| old < *new)), &row.value) else {
                 return Err(format!("cursor monotonic: cursor {} went from {value:?} to {:?}", row.id, row.value));
             };
             if newest.is_none_or(|newest| newest < new) {
                 return Err(format!(
-                    "event before value: cursor {} stands at {new:?}, its event at {newest:?}",
+                    "event before value: cursor {} stands at {mark:?}, its event at {newest:?}",
                     row.id
                 ));
             }
-            let old = value.replace(new).unwrap_or(row.began);
-            within_prefix(mem, at, new)?;
-            self.check_no_gap(mem, far, now, of_cursor(&row.name), old, new)?;
+            let old = value.replace(new).map_or(row.began, |old| Some(Ts::from_micros(old.abs())));
+            within_prefix(mem, at, mark)?;
+            if let (Some(old), Some(new)) = (old, mark.instant()) {
+                self.check_no_gap(mem, far, now, of_cursor(&row.name), old.min(new), old.max(new))?;
+            }
         }
         Ok(())
     }
@@ -432,14 +449,24 @@ fn place(rejected: &Rejected) -> Option<(usize, Ts)> {
     Some((number, rejected.reason.parse().map_or(Ts::MAX, Ts::from_micros)))
 }
 
+/// How far a mark is, going in the direction of its cursor.
+fn reach(cursor: &Cursor, mark: &Mark) -> i64 {
+    match (mark, cursor.direction()) {
+        (Mark::At(at), Direction::Forward) => at.micros(),
+        (Mark::At(at), Direction::Backfill) => -at.micros(),
+        (Mark::Nth { ordinal, .. }, _) => *ordinal,
+    }
+}
+
 /// A cursor or its event never lies beyond the completed prefix.
-fn within_prefix(mem: &MemStore, cursor: usize, value: Ts) -> Result<(), Broken> {
+fn within_prefix(mem: &MemStore, cursor: usize, mark: &Mark) -> Result<(), Broken> {
     let row = &mem.cursors[cursor];
+    let Some(began) = row.began else { return Ok(()) };
     let done = mem.tasks.iter().filter(|task| task.cursor == row.id && task.status == TaskStatus::Succeeded);
-    let windows: Vec<Window> = done.map(|task| task.what.window).collect();
-    let prefix = completed_prefix(row.began, &windows);
-    if value > prefix {
-        return Err(format!("no gap: cursor {} at {value:?}, beyond its completed prefix {prefix:?}", row.id));
+    let windows: Vec<Window> = done.filter_map(|task| task.what.window).collect();
+    let prefix = Mark::At(completed_end(row.direction(), began, &windows));
+    if reach(row, mark) > reach(row, &prefix) {
+        return Err(format!("no gap: cursor {} at {mark:?}, beyond its completed prefix {prefix:?}", row.id));
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use patra_core::health::Advice;
 use patra_core::protocol::run::{Fetch, Got, Refusal, Run, Want};
 use patra_core::protocol::{executor, planner};
 use patra_core::tx::{Done, RunStarted, Tx, TxError};
@@ -11,30 +12,40 @@ use patra_core::{Code, Fault, Level, Ts, Window};
 use super::Mutant;
 use super::event::{Event, Exchange, Machine};
 use super::far::{PoisonKind, no_evidence};
+use super::process::Machines;
 use super::scene;
 use super::world::World;
+
+/// Why a run is asked to give its task back.
+const STOP: &str = "the process was asked to stop";
 
 type PageResult = Result<Box<patra_core::protocol::run::Page>, Box<Refusal>>;
 
 impl World {
-    pub(super) fn on_answer(&mut self, exchange: Box<Exchange>) {
+    pub(super) fn on_answer(&mut self, mut exchange: Box<Exchange>) {
         let process = exchange.from.process;
         if self.is_paused(process) {
             let at = self.later(process);
             self.agenda.push(at, &mut self.rng, Event::Answer(exchange));
             return;
         }
-        let Exchange { from, tx, mut result } = *exchange;
-        if !self.hears(process, from.life) {
-            return;
+        if self.hears(process, exchange.from.life) {
+            self.distort(&mut exchange);
+            let result = std::mem::replace(&mut exchange.result, Err(TxError::Busy));
+            self.tell(process, &exchange, result);
+            self.rewake(process);
         }
-        self.distort(&tx, &mut result);
+        self.pool.exchanges.push(exchange);
+    }
+
+    fn tell(&mut self, process: usize, exchange: &Exchange, result: Result<Done, TxError>) {
+        let Exchange { from, tx, .. } = exchange;
         let now = self.processes[process].local(self.now);
         let machines = &mut self.processes[process].machines;
-        match (from.machine, &tx) {
+        match (from.machine, tx) {
             (Machine::Run(number), _) => self.tell_run(process, number, Got::Tx(result)),
             (Machine::Planner, _) => {
-                let mut wants = Vec::new();
+                let mut wants = self.pool.planner.pop().unwrap_or_default();
                 if let Some(planner) = &mut machines.planner {
                     planner.on(now, planner::Got::Tx(result), &mut wants);
                 }
@@ -46,13 +57,16 @@ impl World {
                     other => Err(TxError::Refused(format!("{other:?}"))),
                 });
                 machines.sweeper.on(now, &swept);
+                if swept.is_ok_and(|swept| !swept.requeued.is_empty()) {
+                    self.spread(Machines::nudge_executor);
+                }
             }
             (Machine::Executor, Tx::Renew(asked)) => {
                 let renewed = result.and_then(|done| match done {
                     Done::Renew(renewed) => Ok(renewed),
                     other => Err(TxError::Refused(format!("{other:?}"))),
                 });
-                let mut wants = Vec::new();
+                let mut wants = self.pool.executor.pop().unwrap_or_default();
                 if let Some(executor) = &mut machines.executor {
                     executor.on_renewed(from.sent, now, &asked.leases, renewed, &mut wants);
                 }
@@ -63,14 +77,13 @@ impl World {
                     Done::Claim(claimed) => Ok(claimed),
                     other => Err(TxError::Refused(format!("{other:?}"))),
                 });
-                let mut wants = Vec::new();
+                let mut wants = self.pool.executor.pop().unwrap_or_default();
                 if let Some(executor) = &mut machines.executor {
                     executor.on_claimed(from.sent, now, claimed, &mut wants);
                 }
                 self.do_executor(process, wants);
             }
         }
-        self.rewake(process);
     }
 
     pub(super) fn on_fetched(&mut self, process: usize, life: u32, run: u32, result: PageResult) {
@@ -105,23 +118,31 @@ impl World {
             return;
         }
         let now = self.processes[process].local(self.now);
+        // Whoever looks before that finds nothing.
+        let due = self.due;
         let machines = &mut self.processes[process].machines;
-        let mut wants = Vec::new();
-        if let Some(executor) = &mut machines.executor {
+        let mut wants = self.pool.executor.pop().unwrap_or_default();
+        if let Some(executor) = &mut machines.executor
+            && (!machines.runs.is_empty() || due.task <= self.now)
+        {
             executor.poll(now, &mut wants);
         }
-        if let Some(sweep) = machines.sweeper.poll(now) {
+        if due.lease <= self.now
+            && let Some(sweep) = machines.sweeper.poll(now)
+        {
             self.send(process, Machine::Sweeper, sweep.into());
         }
         self.do_executor(process, wants);
-        let mut wants = Vec::new();
-        if let Some(planner) = &mut self.processes[process].machines.planner {
+        let mut wants = self.pool.planner.pop().unwrap_or_default();
+        if let Some(planner) = &mut self.processes[process].machines.planner
+            && due.trigger <= self.now
+        {
             planner.poll(now, &mut wants);
         }
         self.do_planner(process, wants);
         let mut at = 0;
         while let Some(active) = self.processes[process].machines.runs.get_mut(at) {
-            let mut wants = Vec::new();
+            let mut wants = self.pool.run.pop().unwrap_or_default();
             let number = active.number;
             active.run.poll(now, &mut wants);
             self.do_run(process, number, wants);
@@ -137,38 +158,42 @@ impl World {
         self.processes[process].draining = true;
         let numbers: Vec<u32> = self.processes[process].machines.runs.iter().map(|active| active.number).collect();
         for number in numbers {
-            self.tell_run(process, number, Got::Stop);
+            self.tell_run(process, number, Got::Stop { why: STOP });
         }
         let life = self.processes[process].life;
         let at = self.now + Duration::from_micros(1 + self.rng.below(10_000_000));
         self.agenda.push(at, &mut self.rng, Event::Restart { process, life });
     }
 
-    fn do_executor(&mut self, process: usize, wants: Vec<executor::Want>) {
-        for want in wants {
+    fn do_executor(&mut self, process: usize, mut wants: Vec<executor::Want>) {
+        for want in wants.drain(..) {
             match want {
                 executor::Want::Claim(claim) => self.send(process, Machine::Executor, claim.into()),
                 executor::Want::Renew(renew) => self.send(process, Machine::Executor, renew.into()),
                 executor::Want::Start(lease) => {
-                    let options = scene::run_options(self.mutant);
+                    let options = scene::run_options(&self.profile, self.mutant);
                     let mut run = Run::new(*lease, options, self.rng.fork());
-                    let mut wants = Vec::new();
+                    let mut wants = self.pool.run.pop().unwrap_or_default();
                     run.start(&mut wants);
                     let number = self.processes[process].machines.add(run);
                     self.do_run(process, number, wants);
                     if self.processes[process].draining {
-                        self.tell_run(process, number, Got::Stop);
+                        self.tell_run(process, number, Got::Stop { why: STOP });
                     }
                 }
                 executor::Want::Stop(lost) => {
-                    let runs = &self.processes[process].machines.runs;
-                    let found = runs.iter().find(|active| active.lease == lost).map(|active| active.number);
-                    if let Some(number) = found {
+                    if let Some(number) = self.processes[process].machines.number_of(lost) {
                         self.tell_run(process, number, Got::Lost);
+                    }
+                }
+                executor::Want::GiveBack(held) => {
+                    if let Some(number) = self.processes[process].machines.number_of(held) {
+                        self.tell_run(process, number, Got::Stop { why: STOP });
                     }
                 }
             }
         }
+        self.pool.executor.push(wants);
     }
 
     fn do_planner(&mut self, process: usize, mut wants: Vec<planner::Want>) {
@@ -182,22 +207,23 @@ impl World {
                         planner.on(now, planner::Got::Compiled(compiled), &mut wants);
                     }
                 }
-                planner::Want::Queued => {}
+                planner::Want::Queued => self.spread(Machines::nudge_executor),
             }
         }
+        self.pool.planner.push(wants);
     }
 
     fn tell_run(&mut self, process: usize, number: u32, got: Got) {
         let now = self.processes[process].local(self.now);
-        let mut wants = Vec::new();
+        let mut wants = self.pool.run.pop().unwrap_or_default();
         if let Some(active) = self.processes[process].machines.find(number) {
             active.run.on(now, got, &mut wants);
         }
         self.do_run(process, number, wants);
     }
 
-    fn do_run(&mut self, process: usize, number: u32, wants: Vec<Want>) {
-        for want in wants {
+    fn do_run(&mut self, process: usize, number: u32, mut wants: Vec<Want>) {
+        for want in wants.drain(..) {
             match want {
                 Want::Tx(tx) => self.send(process, Machine::Run(number), tx),
                 Want::Prepare { .. } => {
@@ -210,7 +236,7 @@ impl World {
                 Want::Permit => {
                     let now = self.processes[process].local(self.now);
                     let decision = self.processes[process].machines.gate.acquire(now);
-                    self.tell_run(process, number, Got::Permit(decision));
+                    self.tell_run(process, number, Got::Permit(decision, Advice::default()));
                 }
                 Want::CoolDown(silence) => {
                     let now = self.processes[process].local(self.now);
@@ -220,13 +246,15 @@ impl World {
                 }
                 Want::Fetch(fetch) => self.fetch(process, number, &fetch),
                 Want::Screen(stream, candidates) => {
-                    let answer = if self.now < self.outage_until || self.rng.chance(self.profile.busy) {
+                    let answer = if self.now < self.outage_until || self.rng.chance(self.profile.faults.busy) {
                         Err(TxError::Busy)
                     } else {
                         Ok(self.store.screen(self.now, &stream, &candidates))
                     };
                     self.tell_run(process, number, Got::Screened(answer));
                 }
+                // Nothing in this world is an UPDATE.
+                Want::Wanted { .. } => self.tell_run(process, number, Got::Wanted(Ok(Vec::new()))),
                 Want::Finished(_) => {
                     let now = self.processes[process].local(self.now);
                     let machines = &mut self.processes[process].machines;
@@ -238,6 +266,7 @@ impl World {
                 }
             }
         }
+        self.pool.run.push(wants);
     }
 
     /// A request reaches the far side.
@@ -255,10 +284,10 @@ impl World {
             self.fail(broken);
         }
         let life = self.processes[process].life;
-        let slow = self.rng.chance(self.profile.slow_far);
+        let slow = self.rng.chance(self.profile.faults.slow_far);
         let latency = if slow { self.rng.below(20_000_000) } else { 2_000 + self.rng.below(200_000) };
         let mut at = self.now + Duration::from_micros(latency);
-        let result = if self.rng.chance(self.profile.lost) {
+        let result = if self.rng.chance(self.profile.faults.lost) {
             at = self.now + Duration::from_secs(10);
             Err(refusal(Code::TimeoutError, Level::L1))
         } else {
@@ -277,7 +306,7 @@ impl World {
             Some(PoisonKind::Deadly) => self.crash(process),
             None => {}
         }
-        if self.rng.chance(self.profile.throttle) {
+        if self.rng.chance(self.profile.faults.throttle) {
             let retry_after = match self.rng.below(3) {
                 0 => None,
                 1 => Some(Duration::from_micros(self.rng.below(5_000_000))),
@@ -286,8 +315,12 @@ impl World {
             let refusal = refusal(Code::RateLimited, Level::L1);
             return Err(Box::new(Refusal { throttled: true, retry_after, ..*refusal }));
         }
-        if self.rng.chance(self.profile.error) {
+        if self.rng.chance(self.profile.faults.error) {
             return Err(refusal(Code::ParseError, Level::L1));
+        }
+        // Ids whose details are refused are set aside for good: that is no passing fault.
+        if !details && self.rng.chance(self.profile.faults.refused) {
+            return Err(refusal(Code::PlatformError, Level::L2));
         }
         if let patra_core::paging::Position::Ids { ids, .. } = &fetch.position {
             let details = self.far.details(ids, self.now);
@@ -297,7 +330,7 @@ impl World {
         let size = fetch.page_size as usize;
         let mut page = self.far.page_of(partition, window, &fetch.position, size, self.now, inclusive);
         if let (true, patra_core::paging::Position::Token(here)) =
-            (self.rng.chance(self.profile.repeat), &fetch.position)
+            (self.rng.chance(self.profile.faults.repeat), &fetch.position)
             && here.is_some()
         {
             page.facts.next_token.clone_from(here);
@@ -306,8 +339,8 @@ impl World {
     }
 
     /// Bugs on the way from the store to a machine.
-    fn distort(&mut self, tx: &Tx, result: &mut Result<Done, TxError>) {
-        match (self.mutant, tx) {
+    fn distort(&mut self, Exchange { tx, result, .. }: &mut Exchange) {
+        match (self.mutant, &*tx) {
             (Some(Mutant::UnknownIsDone), Tx::CommitBatch(op)) => {
                 if matches!(result, Err(TxError::Unknown(_))) {
                     let (batch, stats) = (patra_core::BatchId(0), op.stats);
@@ -316,7 +349,7 @@ impl World {
             }
             (Some(mutant), Tx::StartRun(op)) => {
                 let Ok(Done::StartRun(RunStarted::Go { resume, .. })) = result else { return };
-                let task = &self.store.mem.tasks[op.lease.task.0 as usize - 1];
+                let window = self.store.mem.tasks[op.lease.task.0 as usize - 1].what.window;
                 match mutant {
                     Mutant::ResumeForgets => *resume = None,
                     Mutant::ResumeAtEnd => {
@@ -325,11 +358,11 @@ impl World {
                         }
                     }
                     Mutant::ResumeSkipsPage => {
-                        if let Some(resume) = resume
+                        if let (Some(resume), Some(window)) = (resume, window)
                             && let Some(next) = &resume.next
                         {
                             let size = self.profile.page_size as usize;
-                            let page = self.far.page(task.what.window, next, size, self.now, true);
+                            let page = self.far.page(window, next, size, self.now, true);
                             let behind =
                                 page.facts.next_token.map(|token| patra_core::paging::Position::Token(Some(token)));
                             resume.next = behind.or_else(|| resume.next.take());

@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use patra_core::Ts;
-use patra_core::protocol::run::{Page, Refusal};
+use patra_core::protocol::run::{self, Page, Refusal};
+use patra_core::protocol::{executor, planner};
 use patra_core::rng::Rng;
 use patra_core::tx::{Done, Tx, TxError};
 
@@ -69,6 +70,29 @@ pub(super) enum Machine {
     Run(u32),
 }
 
+/// Memory that is used over and over.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    #[expect(clippy::vec_box, reason = "the boxes themselves are used again")]
+    pub(super) exchanges: Vec<Box<Exchange>>,
+    pub(super) run: Vec<Vec<run::Want>>,
+    pub(super) executor: Vec<Vec<executor::Want>>,
+    pub(super) planner: Vec<Vec<planner::Want>>,
+}
+
+impl Pool {
+    pub(super) fn exchange(&mut self, from: Sender, tx: Tx, result: Result<Done, TxError>) -> Box<Exchange> {
+        let exchange = Exchange { from, tx, result };
+        match self.exchanges.pop() {
+            Some(mut used) => {
+                *used = exchange;
+                used
+            }
+            None => Box::new(exchange),
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     heap: BinaryHeap<Reverse<(Ts, u32, u32)>>,
@@ -77,6 +101,12 @@ pub(super) struct Agenda {
 }
 
 impl Agenda {
+    pub(super) fn clear(&mut self) {
+        self.heap.clear();
+        self.slots.clear();
+        self.free.clear();
+    }
+
     pub(super) fn push(&mut self, at: Ts, rng: &mut Rng, event: Event) {
         let slot = match self.free.pop() {
             Some(slot) => {

@@ -1,6 +1,7 @@
 //! The far side: records with update times, revisions that appear while the world runs, and pages cut by a key-set
 //! token. It knows nothing of Patra; a fault is something that its caller decides.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,6 +10,8 @@ use patra_core::protocol::run::{Evidence, Page};
 use patra_core::record::{Candidate, Record, Rejected, Version};
 use patra_core::rng::Rng;
 use patra_core::{Code, Ts, Window};
+
+use super::profile::Profile;
 
 /// All that the far side will ever show.
 #[derive(Debug)]
@@ -23,11 +26,12 @@ pub(super) struct Far {
 
 #[derive(Debug)]
 pub(super) struct FarRecord {
-    pub(super) key: String,
+    pub(super) key: &'static str,
     /// The partition that it is shown in; `None` for a record of the endpoint that has none.
     pub(super) partition: Option<usize>,
-    /// Oldest first; each is shown from its `visible_at` on, in place of the one before.
-    revisions: Vec<Revision>,
+    /// Each is shown from its `visible_at` on, in place of the one before.
+    first: Revision,
+    later: Vec<Revision>,
     /// Its old revisions stay in the lists, as in an index that is cleaned up late.
     ghost: bool,
     /// Who asks for its details is refused, whatever else is asked for.
@@ -58,44 +62,74 @@ pub(super) enum PoisonKind {
     Deadly,
 }
 
+impl Revision {
+    /// Shown no earlier than the one before.
+    fn draw(rng: &mut Rng, profile: &Profile, updated_at: Ts, before: Ts) -> Revision {
+        let late = if rng.chance(400) { rng.below(profile.lag.as_micros() as u64 - 1_000_000) } else { 0 };
+        let visible_at = before.max(updated_at + Duration::from_micros(late));
+        Revision { updated_at, visible_at, malformed: rng.chance(profile.malformed) }
+    }
+}
+
+impl Poison {
+    pub(super) fn draw(rng: &mut Rng, profile: &Profile, start: Ts) -> Poison {
+        let reach = profile.history + profile.rough;
+        Poison {
+            at: start - profile.history + Duration::from_secs(rng.below(reach.as_secs())),
+            kind: [PoisonKind::Transient, PoisonKind::Refused, PoisonKind::Deadly][rng.below(3) as usize],
+            later_pages_only: rng.chance(500),
+        }
+    }
+}
+
 impl Far {
-    /// Records between `from` and `to`; none appears later than `lag` after its update time.
-    pub(super) fn new(rng: &mut Rng, from: Ts, to: Ts, lag: Duration, malformed: u64) -> Far {
+    pub(super) fn new(rng: &mut Rng, profile: &Profile, start: Ts, records: Vec<FarRecord>) -> Far {
+        let mut far = Far { records, poison: None, ids_only: profile.details.is_some(), ceiling: None };
+        far.add(rng, profile, start, profile.records);
+        // With less, a window would be cut into a slice for each record.
+        far.ceiling = profile.ceiling.then(|| far.densest().max(3) + 1 + rng.below(2));
+        far.poison = profile.poison.then(|| Poison::draw(rng, profile, start));
+        far
+    }
+
+    /// Records of the whole time of a world that begins at `start`; none appears later than the safety lag after its
+    /// update time.
+    pub(super) fn add(&mut self, rng: &mut Rng, profile: &Profile, start: Ts, count: u64) {
+        let (from, to) = (start - profile.history, start + profile.rough);
         let seconds = to.since(from).as_secs();
-        let count = 10 + rng.below(40);
-        let mut records = Vec::with_capacity(count as usize);
+        self.records.reserve(count as usize);
         let mut last = from;
-        for id in 0..count {
+        for _ in 0..count {
             // Runs of equal times, and whole seconds, so that records lie exactly on the borders of windows.
-            let mut at = if rng.chance(300) { last } else { from + Duration::from_secs(rng.below(seconds)) };
+            let mut at =
+                if rng.chance(profile.clustered) { last } else { from + Duration::from_secs(rng.below(seconds)) };
             last = at;
-            let mut revisions = Vec::with_capacity(1);
-            let mut visible = Ts::MIN;
+            let first = Revision::draw(rng, profile, at, Ts::MIN);
+            let (mut newest, mut later) = (first, Vec::new());
             loop {
-                let late = if rng.chance(400) { rng.below(lag.as_micros() as u64 - 1_000_000) } else { 0 };
-                visible = visible.max(at + Duration::from_micros(late));
-                revisions.push(Revision { updated_at: at, visible_at: visible, malformed: rng.chance(malformed) });
                 at = at + Duration::from_secs(1 + rng.below(60));
                 if at >= to || !rng.chance(300) {
                     break;
                 }
+                newest = Revision::draw(rng, profile, at, newest.visible_at);
+                later.push(newest);
             }
-            records.push(FarRecord {
-                key: format!("r{id}"),
+            self.records.push(FarRecord {
+                key: KEYS.get(self.records.len()).map_or("", String::as_str),
                 partition: None,
-                revisions,
+                first,
+                later,
                 ghost: rng.chance(250),
                 // Three and nothing else in a page are taken for a far side that gives no details at all.
-                bad: rng.chance(40) && records.iter().filter(|record: &&FarRecord| record.bad).count() < 2,
+                bad: rng.chance(40) && self.records.iter().filter(|record| record.bad).count() < 2,
             });
         }
-        Far { records, poison: None, ids_only: false, ceiling: None }
     }
 
     /// The most records that share a second: a window cannot be cut below that.
     pub(super) fn densest(&self) -> u64 {
         let mut seconds = std::collections::BTreeMap::new();
-        for revision in self.records.iter().flat_map(|record| &record.revisions) {
+        for revision in self.records.iter().flat_map(FarRecord::revisions) {
             *seconds.entry(revision.updated_at.floor_to(Duration::from_secs(1))).or_insert(0) += 1;
         }
         seconds.into_values().max().unwrap_or(0)
@@ -179,7 +213,7 @@ impl Far {
             page.content[8..].copy_from_slice(&updated_at.micros().to_be_bytes());
             if self.ids_only && partition.is_none() {
                 let version = updated_at.micros().to_string();
-                page.candidates.push(Candidate { id: record.key.clone(), version });
+                page.candidates.push(Candidate { id: record.key.to_owned(), version });
             } else if *malformed {
                 page.rejected.push(record.rejected(index as u32, *updated_at));
             } else {
@@ -194,20 +228,25 @@ impl Far {
 }
 
 impl FarRecord {
+    /// Oldest first.
+    fn revisions(&self) -> impl DoubleEndedIterator<Item = &Revision> {
+        std::iter::once(&self.first).chain(&self.later)
+    }
+
     /// What is shown at `now`.
     pub(super) fn shown(&self, now: Ts) -> Option<Revision> {
-        self.revisions.iter().rev().find(|revision| revision.visible_at <= now).copied()
+        self.revisions().rev().find(|revision| revision.visible_at <= now).copied()
     }
 
     /// What lists show at `now`.
     fn listed(&self, now: Ts) -> impl Iterator<Item = &Revision> {
-        let visible = self.revisions.iter().rev().filter(move |revision| revision.visible_at <= now);
+        let visible = self.revisions().rev().filter(move |revision| revision.visible_at <= now);
         visible.take(if self.ghost { usize::MAX } else { 1 })
     }
 
     fn at(&self, updated_at: Ts) -> Record {
         Record {
-            key: self.key.clone(),
+            key: self.key.to_owned(),
             version: Version { updated_at, source_version: 0 },
             fields: String::new(),
             payload: Bytes::from_static(b"{}"),
@@ -218,7 +257,7 @@ impl FarRecord {
     fn rejected(&self, index: u32, updated_at: Ts) -> Rejected {
         Rejected {
             index,
-            key: Some(self.key.clone()),
+            key: Some(self.key.to_owned()),
             code: Code::ParseError,
             reason: updated_at.micros().to_string(),
             sample: String::new(),
@@ -228,8 +267,18 @@ impl FarRecord {
 
 /// Nothing to keep of an exchange that never happened.
 pub(super) fn no_evidence() -> Evidence {
-    Evidence { latency_ms: 0, status: 0, bytes: 0, request_digest: String::new(), response_digest: String::new() }
+    Evidence {
+        latency_ms: 0,
+        status: 0,
+        bytes: 0,
+        request_digest: String::new(),
+        response_digest: String::new(),
+        raw: None,
+    }
 }
+
+/// The keys of all records that a world may have.
+static KEYS: LazyLock<Vec<String>> = LazyLock::new(|| (0..255).map(|number| format!("r{number}")).collect());
 
 /// The number of a record in its key.
 pub(super) fn number(key: &str) -> Option<usize> {

@@ -2,21 +2,21 @@
 //! It stands for what the engine's compiler does with partitions, and says how they must look in the end.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
+use patra_core::Ts;
 use patra_core::cursor::Name;
 use patra_core::params::{self, Params};
 use patra_core::protocol::planner::{Compiled, Draft, Fan, NotCompiled, Shape};
 use patra_core::rng::Rng;
-use patra_core::state::{Operation, TaskStatus};
+use patra_core::state::Operation;
 use patra_core::tx::{Done, Lease, ReadParents, TriggerTaken, Tx, TxError};
-use patra_core::{Ts, Window};
 use serde_json::{Value, json};
 
 use super::Mutant;
 use super::check::Broken;
 use super::far::{Far, number};
-use super::scene;
+use super::profile::Profile;
+use super::scene::{self, Planned};
 use super::world::World;
 use crate::memory::{Instance, MemStore};
 
@@ -24,43 +24,44 @@ use crate::memory::{Instance, MemStore};
 pub(super) const ENDPOINT: &str = "c";
 const PARAM: &str = "part";
 
-/// Records of the first endpoint beyond these name no partition.
-const PARTITIONS: usize = 4;
-
 /// As a careless author writes it: a value that is there twice is one partition.
 const LIST: [usize; 6] = [0, 1, 1, 2, 3, 0];
 
 /// How many values one page of a fan-out goes through.
 const PAGE: usize = 2;
 
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Partitions {
+    source: Source,
+    /// Larger values of the list, and records of the first endpoint beyond these, name no partition.
+    count: usize,
+}
+
 /// Where the partitions come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Source {
+enum Source {
     List,
     Parents,
 }
 
-impl Source {
-    /// From a generator of its own: worlds without partitions stay as they are.
-    pub(super) fn draw(seed: u64) -> Option<Source> {
-        match Rng::new(seed ^ 0x70a7_1710).below(10) {
-            0..2 => Some(Source::List),
-            2..4 => Some(Source::Parents),
-            _ => None,
-        }
+impl Partitions {
+    pub(super) fn draw(rng: &mut Rng) -> Partitions {
+        let source = if rng.chance(500) { Source::List } else { Source::Parents };
+        Partitions { source, count: 2 + rng.below(3) as usize }
+    }
+
+    fn has(&self, number: usize) -> bool {
+        number < self.count
     }
 }
 
 impl Far {
     /// Records of the partitions, numbered behind the others.
-    pub(super) fn add_partitions(&mut self, seed: u64, from: Ts, to: Ts, lag: Duration, malformed: u64) {
-        let mut rng = Rng::new(seed ^ 0xc41d);
-        let mut more = Far::new(&mut rng, from, to, lag, malformed).records;
-        more.truncate(12);
-        for mut record in more {
-            record.key = format!("r{}", self.records.len());
-            record.partition = Some(rng.below(PARTITIONS as u64) as usize);
-            self.records.push(record);
+    pub(super) fn add_partitions(&mut self, rng: &mut Rng, profile: &Profile, start: Ts, partitions: Partitions) {
+        let first = self.records.len();
+        self.add(rng, profile, start, profile.records.min(12));
+        for record in &mut self.records[first..] {
+            record.partition = Some(rng.below(partitions.count as u64) as usize);
         }
     }
 }
@@ -105,19 +106,20 @@ impl World {
         if bound(&params::from_text(&trigger.params).unwrap_or_default()).is_some() {
             return Ok(Compiled::Plan(Box::new(self::draft(trigger, draft, self.mutant))));
         }
-        if self.rng.chance(self.profile.busy) {
+        if self.rng.chance(self.profile.faults.busy) {
             return Err(TxError::Busy.into());
         }
         let place: Value =
             trigger.place.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         let skipped = place["skipped"].as_u64().unwrap_or(0) as u32;
-        Ok(Compiled::Fan(match self.partitions {
-            Some(Source::Parents) => self.parents(place["item"].as_str(), skipped)?,
-            _ => list(place["key"].as_u64().unwrap_or(0) as usize),
+        let Some(partitions) = self.profile.partitions else { return Err("there are no partitions".into()) };
+        Ok(Compiled::Fan(match partitions.source {
+            Source::Parents => self.parents(partitions, place["item"].as_str(), skipped)?,
+            Source::List => partitions.list(place["key"].as_u64().unwrap_or(0) as usize),
         }))
     }
 
-    fn parents(&mut self, after: Option<&str>, mut skipped: u32) -> Result<Fan, NotCompiled> {
+    fn parents(&mut self, all: Partitions, after: Option<&str>, mut skipped: u32) -> Result<Fan, NotCompiled> {
         let read = ReadParents {
             project_key: "default".into(),
             provenance_code: "p".into(),
@@ -132,7 +134,7 @@ impl World {
         };
         let mut partitions = Vec::new();
         for row in &rows {
-            match number(&row.key).filter(|number| *number < PARTITIONS) {
+            match number(&row.key).filter(|number| all.has(*number)) {
                 Some(number) => partitions.push(partition(number)),
                 None => skipped += 1,
             }
@@ -158,21 +160,17 @@ impl World {
             let Some(cursor) = mem.cursors.iter().find(own) else {
                 return Err(format!("no gap: partition {number} was never planned"));
             };
-            let tasks = || mem.tasks.iter().filter(|task| task.cursor == cursor.id);
-            let end = tasks().map(|task| task.what.window.to).max().unwrap_or(cursor.began);
-            let done = tasks().filter(|task| task.status == TaskStatus::Succeeded);
-            let done: Vec<Window> = done.map(|task| task.what.window).collect();
-            let gaps = Window::new(cursor.began, end).map_or(Vec::new(), |whole| whole.minus(&done));
+            let Planned { began, end, gaps } = scene::planned(mem, cursor);
             if let Some(gap) = gaps.first() {
                 return Err(format!("no gap: {gap:?} of partition {number} was never read"));
             }
-            if cursor.value != Some(end) {
+            if cursor.start() != Some(end) {
                 return Err(format!(
                     "every task ends: partition {number} stands at {:?} instead of {end:?}",
                     cursor.value
                 ));
             }
-            self.check.check_no_gap(mem, &self.far, self.now, Some(number), cursor.began, end)?;
+            self.check.check_no_gap(mem, &self.far, self.now, Some(number), began, end)?;
         }
         Ok(())
     }
@@ -191,22 +189,24 @@ impl World {
     }
 
     fn expected(&self) -> BTreeSet<usize> {
-        match self.partitions {
+        match self.profile.partitions {
             None => BTreeSet::new(),
-            Some(Source::List) => (0..PARTITIONS).collect(),
-            Some(Source::Parents) => {
+            Some(Partitions { source: Source::List, count }) => (0..count).collect(),
+            Some(partitions) => {
                 let items = self.store.mem.items.iter().filter(|item| item.endpoint_name == "e");
-                items.filter_map(|item| number(&item.key)).filter(|number| *number < PARTITIONS).collect()
+                items.filter_map(|item| number(&item.key)).filter(|number| partitions.has(*number)).collect()
             }
         }
     }
 }
 
-fn list(from: usize) -> Fan {
-    let to = (from + PAGE).min(LIST.len());
-    let values: BTreeSet<_> = LIST[from.min(to)..to].iter().copied().collect();
-    let place = json!({ "key": to }).to_string();
-    Fan { partitions: values.into_iter().map(partition).collect(), place, skipped: 0, complete: to == LIST.len() }
+impl Partitions {
+    fn list(&self, from: usize) -> Fan {
+        let to = (from + PAGE).min(LIST.len());
+        let values: BTreeSet<_> = LIST[from.min(to)..to].iter().copied().filter(|value| self.has(*value)).collect();
+        let place = json!({ "key": to }).to_string();
+        Fan { partitions: values.into_iter().map(partition).collect(), place, skipped: 0, complete: to == LIST.len() }
+    }
 }
 
 fn children(mem: &MemStore, trigger: &Instance) -> BTreeSet<usize> {

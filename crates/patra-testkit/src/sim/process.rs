@@ -12,9 +12,7 @@ use patra_core::tx::LeaseRef;
 use patra_core::{Ts, Window};
 
 use super::profile::Profile;
-
-pub(super) const LEASE: Duration = Duration::from_secs(12);
-pub(super) const MAX_ATTEMPTS: u32 = 3;
+use crate::memory::Due;
 
 #[derive(Debug)]
 pub(super) struct Process {
@@ -37,6 +35,18 @@ pub(super) struct Process {
 pub(super) enum Role {
     Executor,
     Planner,
+    Both,
+}
+
+impl Role {
+    /// Of the process with this number.
+    pub(super) fn of(index: u64, profile: &Profile) -> Role {
+        match profile.joined {
+            true => Role::Both,
+            false if index < profile.executors => Role::Executor,
+            false => Role::Planner,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -44,7 +54,8 @@ pub(super) struct Machines {
     pub(super) executor: Option<Executor>,
     pub(super) planner: Option<Planner>,
     pub(super) sweeper: Sweeper,
-    pub(super) runs: Vec<Active>,
+    #[expect(clippy::vec_box, reason = "a run is large, and moves when one before it ends")]
+    pub(super) runs: Vec<Box<Active>>,
     pub(super) gate: Bucket,
     next_run: u32,
 }
@@ -82,32 +93,41 @@ impl Process {
     }
 
     /// A true instant from its own clock's.
-    pub(super) fn truly(&self, local: Ts) -> Ts {
+    fn truly(&self, local: Ts) -> Ts {
         Ts::from_micros(local.micros().saturating_sub(self.offset))
+    }
+
+    /// The next timer of any machine that will not look in vain.
+    pub(super) fn wake_at(&self, due: &Due) -> Ts {
+        let Machines { executor, planner, sweeper, runs, .. } = &self.machines;
+        let timers = runs.iter().map(|active| active.run.wake_at()).min().unwrap_or(Ts::MAX);
+        let executor = executor.as_ref().map_or(Ts::MAX, |executor| self.truly(executor.wake_at()));
+        let executor = if runs.is_empty() { executor.max(due.task) } else { executor };
+        let planner = planner.as_ref().map_or(Ts::MAX, |planner| self.truly(planner.wake_at()));
+        let sweeper = self.truly(sweeper.wake_at());
+        self.truly(timers).min(executor).min(planner.max(due.trigger)).min(sweeper.max(due.lease))
     }
 }
 
 impl Machines {
     pub(super) fn new(index: usize, life: u32, role: Role, profile: &Profile, rng: &mut Rng, local: Ts) -> Machines {
         let owner = format!("{index}.{life}");
-        let executor = (role == Role::Executor).then(|| {
-            let idle_poll = Duration::from_secs(6);
-            let options =
-                executor::Options { owner: owner.clone(), capacity: profile.capacity, lease: LEASE, idle_poll };
+        let executor = (role != Role::Planner).then(|| {
+            let (capacity, idle_poll) = (profile.capacity, profile.idle_poll);
+            let options = executor::Options { owner: owner.clone(), capacity, lease: profile.lease, idle_poll };
             Executor::new(options, rng.fork(), local)
         });
-        let planner = (role == Role::Planner).then(|| {
+        let planner = (role != Role::Executor).then(|| {
             let options = planner::Options {
-                lease: LEASE,
-                // A plan in parts goes on as often as the planner looks.
-                idle_poll: Duration::from_secs(if profile.inventory < 100 { 4 } else { 12 }),
+                lease: profile.lease,
+                idle_poll: profile.idle_poll,
                 inventory: profile.inventory,
                 inventory_wait: Duration::from_secs(3),
                 ..planner::Options::new(owner)
             };
             Planner::new(options, rng.fork(), local)
         });
-        let sweep = sweeper::Options { every: Duration::from_secs(14), limit: 3, max_attempts: MAX_ATTEMPTS };
+        let sweep = sweeper::Options { every: profile.sweep, limit: 3, max_attempts: profile.attempts };
         Machines {
             executor,
             planner,
@@ -118,23 +138,31 @@ impl Machines {
         }
     }
 
+    pub(super) fn number_of(&self, lease: LeaseRef) -> Option<u32> {
+        self.runs.iter().find(|active| active.lease == lease).map(|active| active.number)
+    }
+
     pub(super) fn add(&mut self, run: Run) -> u32 {
         self.next_run += 1;
-        let (lease, window) = (LeaseRef::from(run.lease()), run.lease().window);
+        let lease = LeaseRef::from(run.lease());
+        // Every task of this world has a window.
+        let window = run.lease().window.unwrap_or(Window { from: Ts::MIN, to: Ts::MAX });
         let partition = super::partition::of(run.lease());
-        self.runs.push(Active { number: self.next_run, lease, window, partition, run });
+        self.runs.push(Box::new(Active { number: self.next_run, lease, window, partition, run }));
         self.next_run
     }
 
     pub(super) fn find(&mut self, number: u32) -> Option<&mut Active> {
-        self.runs.iter_mut().find(|active| active.number == number)
+        self.runs.iter_mut().find(|active| active.number == number).map(|active| &mut **active)
     }
 
-    /// The next timer of any machine, by the process's clock.
-    pub(super) fn wake_at(&self) -> Ts {
-        let runs = self.runs.iter().map(|active| active.run.wake_at()).min().unwrap_or(Ts::MAX);
-        let executor = self.executor.as_ref().map_or(Ts::MAX, Executor::wake_at);
-        let planner = self.planner.as_ref().map_or(Ts::MAX, Planner::wake_at);
-        runs.min(executor).min(planner).min(self.sweeper.wake_at())
+    /// False when there is none.
+    pub(super) fn nudge_executor(&mut self, local: Ts) -> bool {
+        self.executor.as_mut().map(|executor| executor.nudge(local)).is_some()
+    }
+
+    /// False when there is none.
+    pub(super) fn nudge_planner(&mut self, local: Ts) -> bool {
+        self.planner.as_mut().map(|planner| planner.nudge(local)).is_some()
     }
 }

@@ -1,40 +1,43 @@
-//! What one seed is made of. Every kind of fault has its own probability, drawn per seed and often zero, so that seeds
-//! differ in kind and not only in detail.
+//! What one seed is made of. Every kind of fault has its own probability, drawn per seed and mostly zero, so that seeds
+//! differ in kind and not only in detail. Most worlds are small: what two processes and a few pages can get wrong is
+//! found there, in a tenth of the time; a few are long, for what takes many turns.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use patra_core::rng::Rng;
 use patra_core::window::{Align, Cut};
 
-/// All in permille unless said.
+use super::partition::Partitions;
+
 #[derive(Clone, Debug)]
 pub(super) struct Profile {
+    pub(super) faults: Faults,
     pub(super) executors: u64,
     pub(super) planners: u64,
+    /// Every process does everything.
+    pub(super) joined: bool,
     pub(super) capacity: u32,
+    /// Failed ones without progress, after which a task fails.
+    pub(super) attempts: u32,
+    /// Of tasks and triggers.
+    pub(super) lease: Duration,
     pub(super) cut: Cut,
     pub(super) page_size: u32,
     pub(super) inventory: u32,
     pub(super) lag: Duration,
+    /// How far back the first plan reaches.
+    pub(super) history: Duration,
     /// Faults stop after this long.
     pub(super) rough: Duration,
-    /// A transaction meets …
-    pub(super) busy: u64,
-    pub(super) unavailable: u64,
-    pub(super) unknown_done: u64,
-    pub(super) unknown_lost: u64,
-    pub(super) slow_store: u64,
-    /// A process, when it is told something …
-    pub(super) crash: u64,
-    pub(super) pause: u64,
-    pub(super) jump: u64,
-    pub(super) drain: u64,
-    /// A request meets …
-    pub(super) throttle: u64,
-    pub(super) error: u64,
-    pub(super) lost: u64,
-    pub(super) slow_far: u64,
-    pub(super) repeat: u64,
+    /// How long an executor or planner waits after it has found nothing, or the store away.
+    pub(super) idle_poll: Duration,
+    /// How often dead leases are looked for.
+    pub(super) sweep: Duration,
+    pub(super) records: u64,
+    /// Permille of the records that have the time of another.
+    pub(super) clustered: u64,
+    /// Permille of the revisions that cannot be read.
     pub(super) malformed: u64,
     pub(super) skewed: bool,
     pub(super) outages: u64,
@@ -45,66 +48,186 @@ pub(super) struct Profile {
     pub(super) details: Option<u32>,
     /// A query gives out only so many records.
     pub(super) ceiling: bool,
+    pub(super) partitions: Option<Partitions>,
+}
+
+/// What goes wrong, in permille.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Faults {
+    /// A transaction meets …
+    pub(super) busy: u64,
+    pub(super) unavailable: u64,
+    pub(super) unknown_done: u64,
+    pub(super) unknown_lost: u64,
+    pub(super) slow_store: u64,
+    pub(super) stall: u64,
+    /// A process, when it is told something …
+    pub(super) crash: u64,
+    pub(super) pause: u64,
+    pub(super) jump: u64,
+    pub(super) drain: u64,
+    /// A request meets …
+    pub(super) throttle: u64,
+    pub(super) error: u64,
+    pub(super) refused: u64,
+    pub(super) lost: u64,
+    pub(super) slow_far: u64,
+    pub(super) repeat: u64,
+}
+
+/// How large a world may be. Times in seconds.
+struct Size {
+    executors: Range<u64>,
+    planners: Range<u64>,
+    lease: Range<u64>,
+    width: Range<u64>,
+    records: Range<u64>,
+    lag: Range<u64>,
+    history: Range<u64>,
+    rough: Range<u64>,
+    idle_poll: Range<u64>,
+    triggers: Range<u64>,
+    /// A fault is this much more likely than in a long world.
+    intensity: u64,
+    /// Permille of the worlds that have a schedule, a small inventory, partitions.
+    scheduled: u64,
+    in_parts: u64,
+    partitions: u64,
+}
+
+/// One or two tasks: most of what can go wrong between two holders of one task goes wrong here.
+const TINY: Size = Size {
+    executors: 1..3,
+    planners: 1..2,
+    lease: 4..10,
+    width: 20..60,
+    records: 1..7,
+    lag: 3..8,
+    history: 8..40,
+    rough: 20..60,
+    idle_poll: 1..6,
+    triggers: 1..3,
+    intensity: 2,
+    scheduled: 50,
+    in_parts: 50,
+    partitions: 0,
+};
+
+const SMALL: Size = Size {
+    executors: 1..3,
+    planners: 1..3,
+    lease: 4..13,
+    width: 12..80,
+    records: 2..10,
+    lag: 3..12,
+    history: 10..40,
+    rough: 20..60,
+    idle_poll: 1..6,
+    triggers: 1..4,
+    intensity: 2,
+    scheduled: 300,
+    in_parts: 300,
+    partitions: 130,
+};
+
+const LONG: Size = Size {
+    executors: 1..4,
+    planners: 1..3,
+    lease: 12..13,
+    width: 15..75,
+    records: 10..50,
+    lag: 5..25,
+    history: 100..101,
+    rough: 60..150,
+    idle_poll: 1..6,
+    triggers: 2..7,
+    intensity: 1,
+    scheduled: 500,
+    in_parts: 300,
+    partitions: 400,
+};
+
+impl Size {
+    fn draw(rng: &mut Rng) -> Size {
+        match rng.below(1_000) {
+            0..600 => TINY,
+            600..990 => SMALL,
+            _ => LONG,
+        }
+    }
 }
 
 impl Profile {
     pub(super) fn draw(rng: &mut Rng) -> Profile {
-        let mut upto = |most: u64| if rng.chance(500) { 0 } else { 1 + rng.below(most) };
+        let size = Size::draw(rng);
+        let faults = Faults::draw(rng, size.intensity);
+        let mut within = |range: &Range<u64>| range.start + rng.below(range.end - range.start);
+        let (executors, planners) = (within(&size.executors), within(&size.planners));
+        let lease = Duration::from_secs(within(&size.lease));
+        let (width, lag, history) = (within(&size.width), within(&size.lag), within(&size.history));
+        let (rough, idle_poll) = (within(&size.rough), within(&size.idle_poll));
+        let (records, triggers) = (within(&size.records), within(&size.triggers));
+        // A window is only cut when more lies in it than one query gives out, but not in one second.
+        let ceiling = rng.chance(200);
+        let (records, clustered) =
+            if ceiling { (records + 5, 100) } else { (records, [300, 700][rng.below(2) as usize]) };
+        let partitions = rng.chance(size.partitions).then(|| Partitions::draw(rng));
         Profile {
+            faults,
+            executors,
+            planners,
+            joined: rng.chance(400),
+            capacity: 1 + rng.below(3) as u32,
+            attempts: 1 + rng.below(3) as u32,
+            lease,
+            cut: Cut {
+                max_width: Duration::from_secs(width),
+                align: if rng.chance(300) { Some(Align::Minute) } else { None },
+            },
+            page_size: 1 + rng.below(4).min(rng.below(4)) as u32,
+            inventory: if rng.chance(size.in_parts) { 1 + rng.below(4) as u32 } else { 100 },
+            lag: Duration::from_secs(lag),
+            history: Duration::from_secs(history),
+            rough: Duration::from_secs(rough),
+            idle_poll: Duration::from_secs(idle_poll),
+            sweep: lease + Duration::from_secs(rng.below(10)),
+            records,
+            clustered,
+            malformed: if rng.chance(300) { 1 + rng.below(200) } else { 0 },
+            outages: u64::from(rng.chance(200)),
+            triggers,
+            skewed: rng.chance(600),
+            scheduled: rng.chance(size.scheduled),
+            poison: rng.chance(150),
+            details: rng.chance(300).then(|| 1 + rng.below(3) as u32),
+            ceiling,
+            partitions,
+        }
+    }
+}
+
+impl Faults {
+    fn draw(rng: &mut Rng, intensity: u64) -> Faults {
+        // How many of the kinds take part in this world.
+        let share = [200, 400, 600][rng.below(3) as usize];
+        let mut upto = |most: u64| if rng.chance(share) { 1 + rng.below(most * intensity) } else { 0 };
+        Faults {
             busy: upto(120),
             unavailable: upto(80),
             unknown_done: upto(120),
             unknown_lost: upto(120),
             slow_store: upto(60),
+            stall: upto(30),
             crash: upto(40),
             pause: upto(40),
             jump: upto(25),
             drain: upto(10),
             throttle: upto(250),
             error: upto(250),
+            refused: upto(60),
             lost: upto(60),
             slow_far: upto(100),
             repeat: upto(30),
-            malformed: upto(200),
-            outages: upto(2),
-            triggers: 2 + upto(5),
-            executors: 1 + rng.below(3),
-            planners: 1 + rng.below(2),
-            capacity: 1 + rng.below(3) as u32,
-            cut: Cut {
-                max_width: Duration::from_secs(15 + rng.below(60)),
-                align: if rng.chance(300) { Some(Align::Minute) } else { None },
-            },
-            page_size: 1 + rng.below(4) as u32,
-            inventory: if rng.chance(300) { 1 + rng.below(4) as u32 } else { 100 },
-            lag: Duration::from_secs(5 + rng.below(20)),
-            rough: Duration::from_secs(60 + rng.below(90)),
-            skewed: rng.chance(600),
-            scheduled: rng.chance(500),
-            poison: rng.chance(250),
-            details: rng.chance(300).then(|| 1 + rng.below(3) as u32),
-            ceiling: rng.chance(300),
-        }
-    }
-
-    /// The same world with no more faults.
-    pub(super) fn calm(&self) -> Profile {
-        Profile {
-            busy: 0,
-            unavailable: 0,
-            unknown_done: 0,
-            unknown_lost: 0,
-            slow_store: 0,
-            crash: 0,
-            pause: 0,
-            jump: 0,
-            drain: 0,
-            throttle: 0,
-            error: 0,
-            lost: 0,
-            slow_far: 0,
-            repeat: 0,
-            ..self.clone()
         }
     }
 }

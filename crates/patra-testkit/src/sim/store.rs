@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use patra_core::cursor::Mark;
 use patra_core::record::{Candidate, Stream};
-use patra_core::state::{Operation, RunStatus, TaskStatus};
+use patra_core::state::{Direction, Operation, RunStatus, TaskStatus};
 use patra_core::tx::{
-    CommitBatch, Done, EndRun, FanOut, LeaseRef, RunEnd, SavePlan, SettleTrigger, StartRun, Sweep, Tx, TxError,
+    CommitBatch, Done, EndRun, FanOut, LeaseRef, Rest, RunEnd, SavePlan, SettleTrigger, StartRun, Sweep, Tx, TxError,
 };
 use patra_core::{CursorId, RunId, Ts};
 
@@ -142,8 +143,10 @@ impl Store {
                 self.mem.instances.push(again);
             }
             (Mutant::PartsStartOver, Done::TakeTrigger(Some(taken)), _) => {
-                if let Some(open) = &mut taken.plan {
-                    open.window = self.mem.plans[open.plan.0 as usize - 1].window;
+                if let Some(open) = &mut taken.plan
+                    && let Some(whole) = self.mem.plans[open.plan.0 as usize - 1].window
+                {
+                    open.rest = Rest::Time(whole);
                 }
             }
             (Mutant::FanForgetsPlace, Done::TakeTrigger(Some(taken)), _) => taken.place = None,
@@ -151,7 +154,7 @@ impl Store {
                 let backfill = self.mem.cursors[op.cursor.0 as usize - 1].name.operation == Operation::Backfill;
                 let harvest = self.mem.cursors.iter_mut().find(|row| row.name.operation == Operation::Harvest);
                 if let (true, Some(harvest)) = (backfill, harvest) {
-                    harvest.value = harvest.value.max(Some(op.to));
+                    harvest.value = harvest.value.clone().max(Some(op.to.clone()));
                 }
             }
             (Mutant::SweepReopensFinished, Done::Sweep(_), _) => {
@@ -193,9 +196,9 @@ impl Store {
                     .tasks
                     .iter()
                     .filter(|task| task.cursor == op.cursor && task.status == TaskStatus::Succeeded);
-                let max = done.map(|task| task.what.window.to).max();
-                if max > at.target {
-                    at.target = max;
+                let max = done.filter_map(|task| task.what.window).map(|window| Mark::At(window.to)).max();
+                if at.direction == Direction::Forward && max > at.target {
+                    at.target = max.clone();
                     self.append(op.cursor, max, now);
                 }
             }
@@ -209,7 +212,7 @@ impl Store {
                 }
             }
             (Mutant::CursorGoesBack, Done::AdvanceCursor(moved), Tx::AdvanceCursor(op)) => {
-                self.mem.cursors[op.cursor.0 as usize - 1].value = Some(op.to);
+                self.mem.cursors[op.cursor.0 as usize - 1].value = Some(op.to.clone());
                 moved.moved = true;
             }
             (Mutant::CommitTwice, Done::CommitBatch(committed), _) if committed.replayed => {
@@ -231,12 +234,12 @@ impl Store {
             }
             (Mutant::FailedIsCovered, Done::ReadCoverage(coverage), _) => {
                 let failed = self.mem.tasks.iter().filter(|task| task.status == TaskStatus::Failed);
-                coverage.covered.extend(failed.map(|task| task.what.window));
+                coverage.covered.extend(failed.filter_map(|task| task.what.window));
             }
             (Mutant::RunningIsUncovered, Done::ReadCoverage(coverage), _) => {
                 let running = self.mem.tasks.iter().filter(|task| task.status == TaskStatus::Executing);
                 for task in running {
-                    coverage.covered.retain(|window| *window != task.what.window);
+                    coverage.covered.retain(|window| Some(*window) != task.what.window);
                 }
             }
             _ => {}
@@ -244,13 +247,23 @@ impl Store {
         Ok(done)
     }
 
-    fn append(&mut self, cursor: CursorId, value: Option<Ts>, now: Ts) {
+    fn append(&mut self, cursor: CursorId, value: Option<Mark>, now: Ts) {
         let Some(value) = value else { return };
         let row = &mut self.mem.cursors[cursor.0 as usize - 1];
-        row.target = Some(value);
-        let previous = row.value;
-        let id = self.mem.events.len() as i64 + 1;
-        self.mem.events.push(Event { id, cursor, previous, value, observed_max: None, cause: None, created_at: now });
+        row.target = Some(value.clone());
+        let event = Event {
+            id: self.mem.events.len() as i64 + 1,
+            cursor,
+            previous: row.value.clone(),
+            value,
+            observed_max: None,
+            cause: None,
+            lineage: None,
+            remarks: String::new(),
+            created_at: now,
+            archived: false,
+        };
+        self.mem.events.push(event);
     }
 
     /// The lease and run that the task is under now, whoever asks.

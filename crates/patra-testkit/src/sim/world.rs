@@ -11,13 +11,14 @@ use patra_core::{Ts, state};
 
 use super::Mutant;
 use super::check::{Broken, Checker};
-use super::event::{Agenda, Event, Exchange, Machine, Sender};
-use super::far::{Far, Poison, PoisonKind};
-use super::partition::{self, Source};
-use super::process::{MAX_ATTEMPTS, Machines, Process, Role};
-use super::profile::Profile;
+use super::event::{Agenda, Event, Exchange, Machine, Pool, Sender};
+use super::far::{Far, FarRecord, PoisonKind};
+use super::partition;
+use super::process::{Machines, Process, Role};
+use super::profile::{Faults, Profile};
 use super::scene;
 use super::store::Store;
+use crate::memory::{Due, MemStore};
 
 pub(super) struct World {
     pub(super) rng: Rng,
@@ -25,15 +26,17 @@ pub(super) struct World {
     pub(super) mutant: Option<Mutant>,
     pub(super) now: Ts,
     pub(super) agenda: Agenda,
+    pub(super) pool: Pool,
     pub(super) processes: Vec<Process>,
     pub(super) far: Far,
     pub(super) store: Store,
     pub(super) check: Checker,
     pub(super) policy: Arc<run::Policy>,
-    pub(super) partitions: Option<Source>,
     pub(super) partition_policy: Arc<run::Policy>,
     pub(super) start: Ts,
     pub(super) outage_until: Ts,
+    /// When there is next something to take from the store.
+    pub(super) due: Due,
     pub(super) calm: bool,
     /// Crashes and pauses that may still happen.
     pub(super) mischief: u32,
@@ -43,46 +46,48 @@ pub(super) struct World {
     pub(super) broken: Option<Broken>,
 }
 
+/// The memory of a world that is over.
+#[derive(Debug, Default)]
+pub(super) struct Spare {
+    agenda: Agenda,
+    pool: Pool,
+    processes: Vec<Process>,
+    records: Vec<FarRecord>,
+    mem: MemStore,
+    check: Checker,
+}
+
 /// Longest that the calm world may take to finish.
 const PATIENCE: Duration = Duration::from_secs(1_200);
 const MAX_STEPS: u64 = 60_000;
 
 impl World {
-    pub(super) fn new(seed: u64, mutant: Option<Mutant>, trace: bool) -> World {
+    pub(super) fn new(seed: u64, mutant: Option<Mutant>, trace: bool, spare: Spare) -> World {
         let mut rng = Rng::new(seed);
         let mut profile = Profile::draw(&mut rng);
         let start = Ts::from_secs(1_000_000);
-        let initial = start - scene::HISTORY;
-        let mut far = Far::new(&mut rng, initial, start + profile.rough, profile.lag, profile.malformed);
-        far.ids_only = profile.details.is_some();
-        far.ceiling = profile.ceiling.then(|| far.densest() + 1 + rng.below(4));
-        if profile.poison {
-            far.poison = Some(Poison {
-                at: initial + Duration::from_secs(rng.below((scene::HISTORY + profile.rough).as_secs())),
-                kind: [PoisonKind::Transient, PoisonKind::Refused, PoisonKind::Deadly][rng.below(3) as usize],
-                later_pages_only: rng.chance(500),
-            });
-        }
-        let partitions = Source::draw(seed);
-        if partitions.is_some() {
-            far.add_partitions(seed, initial, start + profile.rough, profile.lag, profile.malformed);
+        let mut far = Far::new(&mut rng, &profile, start, spare.records);
+        if let Some(partitions) = profile.partitions {
+            far.add_partitions(&mut rng, &profile, start, partitions);
             // All partitions share an inventory: with less, time would pass faster than it is planned.
             profile.inventory = profile.inventory.max(8);
         }
-        let mut processes = Vec::new();
-        for index in 0..profile.executors + profile.planners {
-            let role = if index < profile.executors { Role::Executor } else { Role::Planner };
+        let mut processes = spare.processes;
+        let most = profile.executors.max(profile.planners);
+        for index in 0..if profile.joined { most } else { profile.executors + profile.planners } {
+            let role = Role::of(index, &profile);
             processes.push(Process::new(index as usize, role, &profile, &mut rng, start));
         }
         World {
             policy: scene::policy(&profile, far.ceiling),
             partition_policy: scene::partition_policy(&profile),
-            partitions,
-            store: Store { mutant, ..Store::default() },
-            check: Checker::new(MAX_ATTEMPTS),
-            agenda: Agenda::default(),
+            store: Store { mem: spare.mem, mutant },
+            check: spare.check.renewed(profile.attempts),
+            agenda: spare.agenda,
+            pool: spare.pool,
             now: start,
             outage_until: Ts::MIN,
+            due: Due::NOTHING,
             calm: false,
             mischief: 12,
             steps: 0,
@@ -98,6 +103,21 @@ impl World {
         }
     }
 
+    /// What the next world can use.
+    pub(super) fn into_spare(mut self) -> Spare {
+        self.agenda.clear();
+        self.processes.clear();
+        self.far.records.clear();
+        Spare {
+            agenda: self.agenda,
+            pool: self.pool,
+            processes: self.processes,
+            records: self.far.records,
+            mem: self.store.mem.emptied(),
+            check: self.check,
+        }
+    }
+
     /// Rough times, calm times, and then everything must be in its place.
     pub(super) fn live(&mut self) -> Result<(), Broken> {
         self.prepare()?;
@@ -105,27 +125,37 @@ impl World {
             self.step()?;
         }
         self.settle()?;
-        // What failed in the rough times is planned once more, now that nothing disturbs.
-        for number in 100..103 {
+        // What is missing after the rough times is planned once more, now that nothing disturbs.
+        if self.rng.chance(200) || scene::final_check(self).is_err() {
+            self.complete(100, scene::final_check)?;
+        }
+        if self.profile.partitions.is_some() && self.rng.chance(500) {
+            self.complete(200, World::check_partitions)?;
+        }
+        Ok(())
+    }
+
+    /// Asks for everything, as often as it may take, until it is there.
+    fn complete(&mut self, number: u64, check: fn(&World) -> Result<(), Broken>) -> Result<(), Broken> {
+        let mut checked = Ok(());
+        for number in number..number + 4 {
             self.fire(number)?;
             self.settle()?;
-        }
-        if self.partitions.is_some() {
-            for number in 200..203 {
-                self.fire(number)?;
-                self.settle()?;
+            checked = check(self);
+            if checked.is_ok() {
+                break;
             }
-            self.check_partitions()?;
         }
-        scene::final_check(self)
+        checked
     }
 
     fn prepare(&mut self) -> Result<(), Broken> {
-        let every = self.profile.scheduled.then(|| Duration::from_secs(25));
-        self.execute(&scene::provenance(every).into())?;
+        if self.profile.scheduled {
+            self.execute(&scene::provenance(Some(Duration::from_secs(25))).into())?;
+        }
         let rough = self.profile.rough.as_micros() as u64;
         for number in 0..self.profile.triggers {
-            let at = if number == 0 { self.now } else { self.now + Duration::from_micros(self.rng.below(rough)) };
+            let at = if number == 0 { self.now } else { self.now + Duration::from_micros(self.rng.below(rough / 2)) };
             self.agenda.push(at, &mut self.rng, Event::Fire { number });
         }
         for _ in 0..self.profile.outages {
@@ -153,10 +183,7 @@ impl World {
     }
 
     fn is_quiet(&self) -> bool {
-        let mem = &self.store.mem;
-        mem.tasks.iter().rev().all(|task| task.status.is_final())
-            && mem.instances.iter().rev().all(|trigger| trigger.status.is_final())
-            && self.processes.iter().all(|process| process.machines.runs.is_empty())
+        self.store.mem.is_idle() && self.processes.iter().all(|process| process.machines.runs.is_empty())
     }
 
     fn step(&mut self) -> Result<(), Broken> {
@@ -191,24 +218,27 @@ impl World {
     /// Faults stop; the schedule is taken out of the manifest, so that the work has an end.
     fn calm_down(&mut self) -> Result<(), Broken> {
         self.calm = true;
-        self.profile = self.profile.calm();
+        self.profile.faults = Faults::default();
         if self.far.poison.is_some_and(|poison| poison.kind == PoisonKind::Deadly) {
             // A task that kills its process is counted against its neighbours too; alone, it harms nobody.
             self.profile.capacity = 1;
         }
         self.outage_until = Ts::MIN;
-        self.execute(&scene::provenance(None).into()).map(|_| ())
+        if self.profile.scheduled {
+            self.execute(&scene::provenance(None).into())?;
+        }
+        Ok(())
     }
 
     fn fire(&mut self, number: u64) -> Result<(), Broken> {
         let backfill = number > 0 && number < 100 && self.rng.chance(150);
         let wished = backfill || number > 0 && number < 100 && self.rng.chance(200);
         let partitioned =
-            number >= 200 || self.partitions.is_some() && number > 0 && number < 100 && self.rng.chance(500);
+            number >= 200 || self.profile.partitions.is_some() && number > 0 && number < 100 && self.rng.chance(500);
         // A backfill may begin before the manifest does; only then its namespace begins with it, and its cursor moves.
-        let reach = if backfill { scene::HISTORY * 3 / 2 } else { scene::HISTORY };
+        let reach = if backfill { self.profile.history * 3 / 2 } else { self.profile.history };
         let from = self.start - Duration::from_secs(self.rng.below(reach.as_secs()));
-        let fire = Fire {
+        let fire: Tx = Fire {
             public_id: format!("t{number}"),
             trigger_type: TriggerType::Manual,
             project_key: "default".into(),
@@ -217,30 +247,60 @@ impl World {
             operation: if backfill { state::Operation::Backfill } else { state::Operation::Harvest },
             window_from: wished.then_some(from),
             window_to: wished.then(|| from + Duration::from_secs(1 + self.rng.below(80))),
+            reason: None,
+            activity: None,
             priority: 0,
             params: "{}".into(),
             overrides: "{}".into(),
-        };
+        }
+        .into();
         // Whoever asks twice under one name gets one trigger.
         let times = 1 + self.rng.below(2);
         for _ in 0..times {
-            self.execute(&fire.clone().into())?;
+            self.execute(&fire)?;
         }
-        // Who asks a process for work wakes its planner; the others find the trigger when they look.
-        let process = self.rng.below(self.processes.len() as u64) as usize;
-        let local = self.processes[process].local(self.now);
-        if let Some(planner) = &mut self.processes[process].machines.planner {
-            planner.nudge(local);
-            self.rewake(process);
-        }
+        self.spread(Machines::nudge_planner);
         Ok(())
+    }
+
+    /// Tells processes that there is work: some of them, in calm times the first that can do it. Who misses it finds it when
+    /// he looks.
+    pub(super) fn spread(&mut self, nudge: fn(&mut Machines, Ts) -> bool) {
+        let count = self.processes.len();
+        let first = self.rng.below(count as u64) as usize;
+        for process in (0..count).map(|step| (first + step) % count) {
+            if !self.processes[process].alive || self.is_paused(process) || !self.calm && self.rng.chance(200) {
+                continue;
+            }
+            let local = self.processes[process].local(self.now);
+            let heard = nudge(&mut self.processes[process].machines, local);
+            self.rewake(process);
+            if heard && self.calm {
+                break;
+            }
+        }
     }
 
     /// A transaction of the world itself.
     fn execute(&mut self, tx: &Tx) -> Result<Done, Broken> {
         let done = self.store.apply(self.now, self.now, tx);
         self.check.after(&self.store.mem, self.now, tx, &done, &self.far)?;
+        self.look_ahead(tx);
         done.map_err(|error| format!("{} failed: {error}", tx.name()))
+    }
+
+    /// Nobody is woken to look in vain; when there is something earlier than before, all are woken earlier.
+    fn look_ahead(&mut self, tx: &Tx) {
+        if matches!(tx, Tx::CommitBatch(_) | Tx::ReadCoverage(_) | Tx::RecordAdvance(_) | Tx::AdvanceCursor(_)) {
+            return;
+        }
+        let due = self.store.mem.due();
+        let before = std::mem::replace(&mut self.due, due);
+        if due.task < before.task || due.lease < before.lease || due.trigger < before.trigger {
+            for process in 0..self.processes.len() {
+                self.rewake(process);
+            }
+        }
     }
 
     /// Sends a transaction on its way, perhaps into a fault.
@@ -251,29 +311,44 @@ impl World {
             machine,
             sent: self.processes[process].local(self.now),
         };
-        let at = self.now + self.store_delay();
+        let at = self.now + self.store_delay() + self.stall(process);
         let fault = if at < self.outage_until {
             Some(TxError::Unavailable(String::new()))
-        } else if self.rng.chance(self.profile.busy) {
+        } else if self.rng.chance(self.profile.faults.busy) {
             Some(TxError::Busy)
-        } else if self.rng.chance(self.profile.unavailable) {
+        } else if self.rng.chance(self.profile.faults.unavailable) {
             Some(TxError::Unavailable(String::new()))
-        } else if self.rng.chance(self.profile.unknown_lost) {
+        } else if self.rng.chance(self.profile.faults.unknown_lost) {
             Some(TxError::Unknown(String::new()))
         } else {
             None
         };
-        let unknown = fault.is_none() && self.rng.chance(self.profile.unknown_done);
+        let unknown = fault.is_none() && self.rng.chance(self.profile.faults.unknown_done);
         let event = match fault {
-            Some(error) => Event::Answer(Box::new(Exchange { from, tx, result: Err(error) })),
-            None => Event::Arrive { exchange: Box::new(Exchange { from, tx, result: Err(TxError::Busy) }), unknown },
+            Some(error) => Event::Answer(self.pool.exchange(from, tx, Err(error))),
+            None => Event::Arrive { exchange: self.pool.exchange(from, tx, Err(TxError::Busy)), unknown },
         };
         self.agenda.push(at, &mut self.rng, event);
     }
 
     fn store_delay(&mut self) -> Duration {
-        let slow = self.rng.chance(self.profile.slow_store);
-        Duration::from_micros(if slow { self.rng.below(25_000_000) } else { 200 + self.rng.below(20_000) })
+        let slow = self.rng.chance(self.profile.faults.slow_store);
+        if slow { self.below(self.profile.lease * 2) } else { Duration::from_micros(200 + self.rng.below(20_000)) }
+    }
+
+    /// The process stands still, and what it has just sent is held up as long.
+    fn stall(&mut self, process: usize) -> Duration {
+        if !self.strikes(self.profile.faults.stall) {
+            return Duration::ZERO;
+        }
+        let stall = self.below(self.profile.lease * 5 / 2);
+        self.processes[process].paused_until = self.now + stall;
+        stall
+    }
+
+    /// Some time shorter than this.
+    fn below(&mut self, span: Duration) -> Duration {
+        Duration::from_micros(self.rng.below(span.as_micros() as u64))
     }
 
     fn on_arrive(&mut self, mut exchange: Box<Exchange>, unknown: bool) -> Result<(), Broken> {
@@ -284,6 +359,7 @@ impl World {
         }
         self.mix(u64::from(exchange.result.is_ok()));
         self.check.after(&self.store.mem, self.now, &exchange.tx, &exchange.result, &self.far)?;
+        self.look_ahead(&exchange.tx);
         if unknown {
             exchange.result = Err(TxError::Unknown(String::new()));
         }
@@ -299,26 +375,28 @@ impl World {
         if !this.alive || this.life != life {
             return false;
         }
-        if !self.calm && self.mischief > 0 {
-            if self.rng.chance(self.profile.crash) {
-                self.mischief = self.mischief.saturating_sub(1);
-                self.crash(process);
-                return false;
-            }
-            if self.rng.chance(self.profile.pause) {
-                self.mischief = self.mischief.saturating_sub(1);
-                self.processes[process].paused_until = self.now + Duration::from_micros(self.rng.below(40_000_000));
-            }
-            if self.rng.chance(self.profile.drain) {
-                self.mischief = self.mischief.saturating_sub(1);
-                self.drain(process);
-            }
+        if self.strikes(self.profile.faults.crash) {
+            self.crash(process);
+            return false;
         }
-        if self.rng.chance(self.profile.jump) {
+        if self.strikes(self.profile.faults.pause) {
+            self.processes[process].paused_until = self.now + self.below(self.profile.lease * 5 / 2);
+        }
+        if self.strikes(self.profile.faults.drain) {
+            self.drain(process);
+        }
+        if self.rng.chance(self.profile.faults.jump) {
             let jump = self.rng.below(80_000_001) as i64 - 40_000_000;
             self.processes[process].offset = jump;
         }
         true
+    }
+
+    /// Whether one of the few great mishaps happens now.
+    fn strikes(&mut self, permille: u64) -> bool {
+        let strikes = self.mischief > 0 && self.rng.chance(permille);
+        self.mischief -= u32::from(strikes);
+        strikes
     }
 
     pub(super) fn is_paused(&self, process: usize) -> bool {
@@ -335,7 +413,7 @@ impl World {
         this.alive = false;
         this.machines.runs.clear();
         let life = this.life;
-        let at = self.now + Duration::from_micros(100_000 + self.rng.below(20_000_000));
+        let at = self.now + Duration::from_micros(100_000) + self.below(self.profile.lease * 2);
         self.agenda.push(at, &mut self.rng, Event::Restart { process, life });
     }
 
@@ -356,11 +434,10 @@ impl World {
     /// Asks for the process's next timer, if it is earlier than the one that is asked for.
     pub(super) fn rewake(&mut self, process: usize) {
         let this = &self.processes[process];
-        let wake_at = this.machines.wake_at();
-        if !this.alive || wake_at == Ts::MAX {
+        if !this.alive {
             return;
         }
-        let at = this.truly(wake_at).max(self.now).max(this.paused_until);
+        let at = this.wake_at(&self.due).max(self.now).max(this.paused_until);
         if at < this.next_wake {
             self.processes[process].next_wake = at;
             self.agenda.push(at, &mut self.rng, Event::Wake { process });

@@ -22,6 +22,7 @@ pub(crate) async fn run(global: &Global, what: &GetRegistry) -> Result<Exit, Err
             show(global, &manifest)?;
         }
         GetRegistry::Dictionary => dictionary(global, &*queries).await?,
+        GetRegistry::Lineage { plan, batches } => super::lineage::show(global, &*queries, *plan, *batches).await?,
     }
     Ok(Exit::Ok)
 }

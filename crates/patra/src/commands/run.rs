@@ -9,9 +9,10 @@ use serde_json::json;
 use patra_core::params::Params;
 use patra_core::port::query::{Cell, Filter, Progress, View};
 use patra_core::port::{CommandsExt, Store};
-use patra_core::state::{Operation, TaskStatus, TriggerStatus, TriggerType};
+use patra_core::state::{TaskStatus, TriggerStatus, TriggerType};
 use patra_core::tx::Fire;
 use patra_engine::ask::{self, Ask};
+use patra_engine::operations::{self, Held};
 use patra_engine::registry::Overrides;
 use patra_engine::{Role, registry};
 
@@ -56,9 +57,6 @@ pub(crate) async fn run(global: &Global, args: &Run) -> Result<Exit, Error> {
 
 /// Checks what is asked for, so that a typo is told at once and not by a failed job.
 async fn trigger(store: &dyn Store, args: &Run) -> Result<Fire, Error> {
-    let operation = match args.operation {
-        crate::cli::Operation::Harvest => Operation::Harvest,
-    };
     let mut params = Params::new();
     for (name, value) in &args.params {
         if params.insert(name.clone(), value.clone()).is_some() {
@@ -69,7 +67,9 @@ async fn trigger(store: &dyn Store, args: &Run) -> Result<Fire, Error> {
     let ask = Ask {
         provenance: &args.provenance,
         endpoint: &args.endpoint,
-        operation,
+        operation: args.operation,
+        reason: args.reason,
+        activity: args.activity.as_deref(),
         params: &params,
         overrides: &overrides,
         priority: args.priority,
@@ -81,7 +81,9 @@ async fn trigger(store: &dyn Store, args: &Run) -> Result<Fire, Error> {
         project_key: "default".into(),
         provenance_code: wanted.provenance_code,
         endpoint_name: wanted.endpoint_name,
-        operation,
+        operation: args.operation,
+        reason: args.reason,
+        activity: args.activity.clone(),
         window_from: args.from,
         window_to: args.to,
         priority: args.priority,
@@ -134,6 +136,9 @@ impl Job {
                 if progress.is_finished() && left == 0 {
                     break Some(progress);
                 }
+                if progress.tasks_active == 0 && self.held().await?.is_some() {
+                    break Some(progress);
+                }
             }
             tokio::select! {
                 () = signals.stop.cancelled() => {}
@@ -143,6 +148,13 @@ impl Job {
         };
         bar.end();
         Ok(end)
+    }
+
+    /// Work that somebody holds does not end by itself: that is told, not waited for.
+    async fn held(&self) -> Result<Option<Held>, Error> {
+        let Fire { provenance_code, endpoint_name, operation, .. } = &self.fire;
+        let holds = operations::holds(&*self.store, provenance_code, endpoint_name, *operation).await?;
+        Ok(holds.into_iter().next())
     }
 
     /// Tasks of this endpoint that have not ended; counted up to a limit, since only zero matters.
@@ -229,9 +241,18 @@ impl Job {
         if bad > 0 {
             let first = self.first_error().await?;
             let message = format!("{bad} of {} slices failed{first}", progress.tasks().max(bad));
-            return Err(Error::failed(message).hint(
-                "`patra get tasks --status FAILED -o json`, or PARTIAL, shows why; the next run reads them again",
-            ));
+            return Err(Error::failed(message).hint(match self.held().await? {
+                Some(held) => format!("the rest is held; when the cause is mended, `patra resume hold {}`", held.hold),
+                None => {
+                    "`patra get tasks --status FAILED -o json`, or PARTIAL, shows why; the next run reads them again"
+                        .to_owned()
+                }
+            }));
+        }
+        if let (false, Some(held)) = (progress.is_finished(), self.held().await?) {
+            let message = format!("the work is held ({}, {}): {}", held.kind, held.subject, held.reason);
+            let hint = format!("`patra resume hold {}` lets it go on; what was asked for stays asked for", held.hold);
+            return Err(Error::failed(message).hint(hint));
         }
         Ok(Exit::Ok)
     }

@@ -73,7 +73,8 @@ async fn start_api(
     });
     let (vault, of) = (engine.vault(), global.clone());
     let make_vault = Arc::new(move || crate::vault::load_or_create(&of).map_err(|error| error.message().to_owned()));
-    let api = Api { store, clock: Arc::new(SystemClock), nudge, vault, make_vault };
+    let live = Some(engine.live());
+    let api = Api { store, clock: Arc::new(SystemClock), nudge, vault, make_vault, live };
     let stop = signals.stop.clone();
     Ok(tokio::spawn(async move {
         if let Err(error) = patra_api::serve(listener, api, stop).await {

@@ -185,11 +185,10 @@ pub(crate) fn endpoint(manifest: &Manifest, wish: Option<&str>) -> Result<String
     }
 }
 
-/// For harvesting; an endpoint that has no update time is read for UPDATE. Problems are those of harvesting.
+/// For harvesting; an endpoint that cannot be harvested is read as it stands. Problems are those of harvesting.
 pub(crate) fn compiled(manifest: &Manifest, name: &str, overrides: &Overrides) -> Result<Compiled, Problems> {
-    patra_spec::compile_with(manifest, name, Operation::Harvest, overrides).or_else(|problems| {
-        patra_spec::compile_with(manifest, name, Operation::Update, overrides).map_err(|_| problems)
-    })
+    patra_spec::compile_with(manifest, name, Operation::Harvest, overrides)
+        .or_else(|problems| patra_spec::inspect(manifest, name, Operation::Update, overrides).map_err(|_| problems))
 }
 
 /// The parameters of a request: what was given, the defaults, and for partitions that were not given their first value,

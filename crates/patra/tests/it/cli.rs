@@ -80,15 +80,25 @@ async fn a_far_side_that_keeps_failing_is_told_and_nothing_is_passed_over() {
     let place = Place::sqlite();
     place.apply(&manifest(server.base_url()));
     let output = place.run(&["run", "far", "records", "--to", "2024-01-01T10:00:00Z"]);
-    check_error(&output, 1, &["error[PARTIAL_FAIL]: 2 of 2 slices failed", "hint: `patra get tasks --status FAILED"]);
+    check_error(
+        &output,
+        1,
+        &["slices failed", "hint: the rest is held; when the cause is mended, `patra resume hold 1`"],
+    );
     let tasks = place.list(&["tasks", "--status", "FAILED"]);
     assert_eq!(tasks[0]["error"]["code"], "UPSTREAM_AUTH_FAILED");
     assert_eq!(place.list(&["cursors"])[0]["normalized_instant"], serde_json::Value::Null);
     let batches = place.list(&["batches"]);
     assert!(batches.iter().all(|batch| batch["status_code"] == "FAILED" && batch["request_digest"]["method"] == "GET"));
 
+    // The fuse holds until somebody has looked, whatever the far side says by now.
     server.script().update(|script| script.require_header = None);
-    assert!(place.run(&["run", "far", "records", "--to", "2024-01-01T10:00:00Z"]).status.success());
+    let (run, asked) = (["run", "far", "records", "--to", "2024-01-01T10:00:00Z"], server.stats().data_requests);
+    check_error(&place.run(&run), 1, &["the work is held (BREAK, source=far)", "patra resume hold 1"]);
+    assert_eq!(server.stats().data_requests, asked);
+    assert!(place.run(&["resume", "source", "far", "--reason", "mended"]).status.success());
+    check_error(&place.run(&["resume", "source", "far"]), 78, &["nothing holds source=far"]);
+    assert!(place.run(&run).status.success());
     assert_eq!(place.list(&["cursors"])[0]["normalized_instant"], "2024-01-01T10:00:00.000000000Z");
 }
 
@@ -202,7 +212,7 @@ fn wrong_usage_ends_with_64_and_says_what_is_possible() {
         &["--from must lie before --to"],
     );
     check_error(&place.run(&["get", "items", "--limit", "0"]), 64, &["ndjson"]);
-    check_error(&place.run(&["get", "cursors", "--plan", "1"]), 64, &["cursors have no plan_id"]);
+    check_error(&place.run(&["get", "schedules", "--plan", "1"]), 64, &["schedules have no plan_id"]);
 }
 
 #[test]
@@ -342,7 +352,7 @@ fn keys_are_shown_once_scoped_and_revocable() {
         let job = r#"{"provenance":"far","endpoint":"records"}"#;
         assert_eq!(http(&format!("{base}/api/v1/jobs"), Some(&reader), Some(job)).0, 403);
         for (path, status) in
-            [("tasks?limit=501", 400), ("tasks?colour=red", 400), ("wishes", 404), ("cursors?plan=1", 400)]
+            [("tasks?limit=501", 400), ("tasks?colour=red", 400), ("wishes", 404), ("schedules?plan=1", 400)]
         {
             assert_eq!(http(&format!("{base}/api/v1/{path}"), Some(&reader), None).0, status, "{path}");
         }

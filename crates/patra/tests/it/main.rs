@@ -9,5 +9,8 @@ mod house;
 mod kill;
 mod partitions;
 mod registry;
+mod replay;
 mod support;
+mod torture;
 mod two_phase;
+mod ways;

@@ -1,14 +1,17 @@
 //! A compiled trigger, and what a plan is made of.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use super::Options;
 use super::slice::Shape;
 use crate::cursor;
 use crate::hash::canonical;
 use crate::id::CredentialId;
-use crate::time::{Ts, iso_text};
-use crate::tx::{NewPlan, NewSlice, SavePlan, TriggerTaken};
+use crate::record::Stream;
+use crate::state::UpdateReason;
+use crate::time::{Ts, iso_text, micros};
+use crate::tx::{NewPlan, NewSlice, PlanTarget, SavePlan, TriggerTaken, Wanted};
 use crate::window::{Cut, Window};
 
 /// What the compiler hands to the planner.
@@ -17,65 +20,133 @@ pub struct Draft {
     /// Canonical JSON of the compiled spec.
     pub snapshot_body: String,
     pub cursor: cursor::Name,
-    pub cut: Cut,
-    /// Where a namespace begins that has no cursor.
-    pub initial: Ts,
+    pub span: Span,
     pub shape: Shape,
+    /// Tasks of the partition that may be held at once.
+    pub c_max: u32,
+    /// QUEUED tasks of the partition above which no more are emitted; the planner's own limit when there is none.
+    pub inventory: Option<u32>,
     /// The credential that the tasks use, by reference (ING-3.10-03).
     pub credential: Option<CredentialId>,
     /// What the merge of the settings was made from (ING-3.3-05).
     pub labels: Value,
+    /// What the far side cannot do, and so is done in another way (ING-12.4-02).
+    pub degradations: Vec<&'static str>,
     pub warnings: Vec<String>,
 }
 
+/// What a plan is cut along.
+#[derive(Clone, Debug)]
+pub enum Span {
+    Time {
+        cut: Cut,
+        /// Where a namespace begins that has no cursor.
+        initial: Ts,
+        /// No slice is made narrower than this because of what history tells.
+        narrowest: Duration,
+        /// Records that one slice should not exceed.
+        depth: u64,
+    },
+    Ids {
+        stream: Stream,
+        refresh: Refresh,
+    },
+}
+
+/// Which stored records an UPDATE fetches again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refresh {
+    pub reason: UpdateReason,
+    pub stale_after: Duration,
+    /// The mapping of today.
+    pub generation: String,
+    /// Ids per slice.
+    pub size: u32,
+}
+
+impl Refresh {
+    pub fn wanted(&self, now: Ts) -> Wanted {
+        match self.reason {
+            UpdateReason::Staleness => Wanted::Stale { before: now - self.stale_after },
+            UpdateReason::ExprChange => Wanted::MappedOtherThan { generation: self.generation.clone() },
+            UpdateReason::Signals => Wanted::Signalled,
+        }
+    }
+}
+
+/// What was decided about a plan, or about a part of one.
+pub(super) struct Part {
+    /// Of the whole plan.
+    pub(super) window: Option<Window>,
+    pub(super) origin: Option<Ts>,
+    pub(super) epoch: i64,
+    pub(super) slices: Vec<NewSlice>,
+    pub(super) complete: bool,
+    /// The windows of the whole plan, added up.
+    pub(super) span: Duration,
+    /// Records that the plan will bring, where history has something to say.
+    pub(super) estimate: Option<u64>,
+    /// Slices of the whole plan, as far as is known.
+    pub(super) slice_count: usize,
+}
+
 impl Draft {
-    pub(super) fn new_plan(&self, window: Window) -> NewPlan {
+    fn new_plan(&self, part: &Part) -> NewPlan {
         let Shape { safety_lag, budget, priority, params, partition, .. } = &self.shape;
-        let remarks = json!({
-            "window": { "from": window.from, "to": window.to, "safetyLag": iso_text(*safety_lag) },
-            "namespace": { "scope": self.cursor.scope.as_str(), "key": self.cursor.namespace_key },
+        let mut remarks = json!({
+            "namespace": {
+                "scope": self.cursor.scope.as_str(),
+                "key": self.cursor.namespace_key,
+                "direction": self.cursor.operation.direction().as_str(),
+            },
             "budget": {
                 "maxRequests": budget.max_requests,
                 "maxDurationSec": budget.max_duration_secs,
                 "priority": priority,
             },
+            "totalEstimated": part.estimate,
+            "sliceCount": part.slice_count,
             "params": params,
             "partition": partition,
             "labels": self.labels,
+            "degradation": self.degradations,
             "warnings": self.warnings,
         });
+        if let Some(window) = part.window {
+            remarks["window"] = json!({ "from": window.from, "to": window.to, "safetyLag": iso_text(*safety_lag) });
+            let width = micros(part.span) / (part.slice_count.max(1) as i64);
+            remarks["avgWindow"] = json!(iso_text(Duration::from_micros(width.max(0) as u64)));
+        }
+        if let Span::Ids { refresh, .. } = &self.span {
+            remarks["reason"] = json!(refresh.reason);
+        }
         NewPlan {
-            window,
+            window: part.window,
+            strategy: if part.window.is_some() { "TIME" } else { "ID" },
             snapshot_hash: self.shape.snapshot_hash.clone(),
             snapshot_body: self.snapshot_body.clone(),
             remarks: canonical(&remarks),
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one place assembles the operation from what the planner decided")]
-    pub(super) fn save(
-        &self,
-        trigger: &TriggerTaken,
-        origin: Ts,
-        epoch: i64,
-        window: Window,
-        slices: Vec<NewSlice>,
-        complete: bool,
-        options: &Options,
-    ) -> SavePlan {
+    pub(super) fn save(&self, trigger: &TriggerTaken, part: Part, resume_delay: Duration) -> SavePlan {
         let (instance, fence) = trigger.lease();
         SavePlan {
             instance,
             fence,
-            target: trigger.target(self, window),
+            target: match &trigger.plan {
+                Some(open) => PlanTarget::Existing(open.plan),
+                None => PlanTarget::New(self.new_plan(&part)),
+            },
             project_key: trigger.project_key.clone(),
             cursor: self.cursor.clone(),
-            origin,
-            epoch,
-            slices,
-            complete,
-            resume_delay: options.inventory_wait,
+            origin: part.origin,
+            epoch: part.epoch,
+            slices: part.slices,
+            complete: part.complete,
+            resume_delay,
             priority: self.shape.priority,
+            c_max: self.c_max,
             credential: self.credential,
         }
     }

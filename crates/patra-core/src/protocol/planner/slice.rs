@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::bounds::{self, PageRange};
 use crate::hash::{canonical, canonical_text, digest};
-use crate::paging::Position;
+use crate::paging::{self, Position, Rule};
 use crate::params::{self, Params};
 use crate::state::{Operation, TriggerType};
 use crate::time::iso_text;
-use crate::tx::{NewSlice, TriggerTaken};
+use crate::tx::{NewSlice, Segment, TriggerTaken};
 use crate::window::Window;
 
 /// The requests that one slice may make (G-07).
@@ -79,24 +80,18 @@ impl SliceForm {
         let paging = canonical(&pagination(&shape.first));
         let phase = canonical(&shape.phase.to_json());
         let proto = canonical_text(&shape.snapshot_hash);
-        let budget = json!({
-            "maxDurationSec": shape.budget.max_duration_secs,
-            "maxRequests": shape.budget.max_requests,
-            "priority": shape.priority,
-        });
         let partition = match shape.partition.is_empty() {
             true => String::new(),
             false => format!(r#","partition":{}"#, params::to_text(&shape.partition)),
         };
-        let window = json!({ "safetyLag": iso_text(shape.safety_lag), "watermarkKey": shape.watermark_key });
         SliceForm {
             expr_head: format!(r#"{{"pagination":{paging},"params":{params},"proto":{proto},"window":"#),
             params_head: format!(r#"{{"pagination":{paging},"params":{params},"phase":{phase},"window":"#),
             spec_tail: format!(
                 r#"}},"budget":{},"dimension":"TIME","pagination":{paging}{partition},"phase":{phase}"#,
-                canonical(&budget)
+                canonical(&shape.budget_json())
             ),
-            spec_window: format!(r#","window":{}}}"#, canonical(&window)),
+            spec_window: format!(r#","window":{}}}"#, canonical(&shape.window_json())),
             shape,
         }
     }
@@ -110,6 +105,80 @@ impl SliceForm {
     /// (C-47, G-04).
     pub fn derive(&self, window: Window, generation: &str) -> NewSlice {
         self.slice(window, generation, "")
+    }
+
+    /// A range of the pages of a window.
+    pub fn derive_pages(&self, window: Window, pages: PageRange, rule: &Rule, generation: &str) -> NewSlice {
+        let first = rule.nth(pages.from);
+        let base = u64::from(matches!(rule.kind, paging::Kind::Page { base } if base == 1));
+        let page = json!({
+            "fromPage": pages.from + base,
+            "toPage": pages.to.map(|to| to + base),
+            "pageSize": rule.page_size,
+            "base1": base == 1,
+        });
+        // Hashes know one form of a time only.
+        let time = json!({ "from": window.from.to_micros_text(), "to": window.to.to_micros_text() });
+        let bounds = json!({ "time": time, "page": page });
+        let extra = [("window", time), ("pages", json!(pages))];
+        self.assemble("PAGE", &bounds, &extra, &first, Some(window), None, generation)
+    }
+
+    /// A segment of ids; `ordinal` is its place in the namespace.
+    pub fn derive_ids(&self, ids: &bounds::Segment, ordinal: i64, generation: &str) -> NewSlice {
+        let bounds = json!({ "id": { "from": ids.range.after, "to": ids.range.through } });
+        let segment = Segment { ordinal, last_id: ids.range.through.clone() };
+        let first = Position::Keys { after: ids.range.after.clone() };
+        self.assemble("ID", &bounds, &[("ids", json!(ids))], &first, None, Some(segment), generation)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one place puts the three texts of a slice together")]
+    fn assemble(
+        &self,
+        dimension: &str,
+        bounds: &Value,
+        extra: &[(&str, Value)],
+        first: &Position,
+        window: Option<Window>,
+        segment: Option<Segment>,
+        generation: &str,
+    ) -> NewSlice {
+        let shape = &self.shape;
+        let with = |mut object: Value| {
+            for (name, value) in extra {
+                object[*name] = value.clone();
+            }
+            canonical(&object)
+        };
+        let (pagination, phase) = (pagination(first), shape.phase.to_json());
+        let expr = json!({ "pagination": pagination, "params": shape.params, "proto": shape.snapshot_hash });
+        let expr_snapshot = with(expr);
+        let task_params = with(json!({ "pagination": pagination, "params": shape.params, "phase": phase }));
+        let mut spec = json!({
+            "dimension": dimension,
+            "bounds": bounds,
+            "phase": phase,
+            "pagination": pagination,
+            "budget": shape.budget_json(),
+        });
+        if !shape.partition.is_empty() {
+            spec["partition"] = json!(shape.partition);
+        }
+        if window.is_some() {
+            spec["window"] = shape.window_json();
+        }
+        let (expr_hash, signature, task_key) = self.keys(&expr_snapshot, &canonical(&spec), &task_params, generation);
+        NewSlice { window, segment, spec: canonical(&spec), signature, expr_snapshot, expr_hash, task_params, task_key }
+    }
+
+    fn keys(&self, expr: &str, spec: &str, task_params: &str, generation: &str) -> (String, String, String) {
+        let Shape { project_key, provenance_code, endpoint_name, operation, trigger, .. } = &self.shape;
+        let operation = operation.as_str();
+        let expr_hash = digest(&["expr", expr]);
+        let signature = digest(&["slice", provenance_code, endpoint_name, operation, &expr_hash, spec]);
+        let task_key =
+            digest(&["task", project_key, &signature, &expr_hash, operation, trigger, task_params, generation]);
+        (expr_hash, signature, task_key)
     }
 
     /// The same, with a note for those who look at it; notes are no part of what the slice is (ING-8.2-10).
@@ -126,14 +195,24 @@ impl SliceForm {
             format!(r#"{{"bounds":{{"time":{bounds}{}{telemetry}{}"#, self.spec_tail, self.spec_window)
         };
         let normalized = spec("");
-        let Shape { project_key, provenance_code, endpoint_name, operation, trigger, .. } = &self.shape;
-        let operation = operation.as_str();
-        let expr_hash = digest(&["expr", &expr_snapshot]);
-        let signature = digest(&["slice", provenance_code, endpoint_name, operation, &expr_hash, &normalized]);
-        let task_key =
-            digest(&["task", project_key, &signature, &expr_hash, operation, trigger, &task_params, generation]);
+        let (expr_hash, signature, task_key) = self.keys(&expr_snapshot, &normalized, &task_params, generation);
         let spec = if telemetry.is_empty() { normalized } else { spec(telemetry) };
-        NewSlice { window, spec, signature, expr_snapshot, expr_hash, task_params, task_key }
+        let (window, segment) = (Some(window), None);
+        NewSlice { window, segment, spec, signature, expr_snapshot, expr_hash, task_params, task_key }
+    }
+}
+
+impl Shape {
+    fn budget_json(&self) -> Value {
+        json!({
+            "maxDurationSec": self.budget.max_duration_secs,
+            "maxRequests": self.budget.max_requests,
+            "priority": self.priority,
+        })
+    }
+
+    fn window_json(&self) -> Value {
+        json!({ "safetyLag": iso_text(self.safety_lag), "watermarkKey": self.watermark_key })
     }
 }
 
@@ -160,6 +239,8 @@ fn pagination(first: &Position) -> Value {
         Position::Token(token) => ("TOKEN", initial(None, None, token.as_deref(), None)),
         Position::Url(url) => ("URL", initial(None, None, None, url.as_deref())),
         Position::Time | Position::Ids { .. } => ("TIME", initial(None, None, None, None)),
+        // The ids come from the store; what the far side is asked for are their details.
+        Position::Keys { after } => ("ID", initial(None, None, after.as_deref(), None)),
     };
     json!({ "type": kind, "initial": initial })
 }
@@ -168,6 +249,7 @@ fn pagination(first: &Position) -> Value {
 mod tests {
     use super::*;
     use crate::time::Ts;
+    use crate::tx::{IdRange, Wanted};
 
     fn shape() -> Shape {
         Shape {
@@ -225,6 +307,77 @@ mod tests {
         let spec: Value = serde_json::from_str(&slice.spec).unwrap();
         assert_eq!(spec.get("partition"), None);
         assert_eq!(slice.spec, canonical(&spec));
+    }
+
+    fn parsed(canonical_text: &str) -> Value {
+        let value: Value = serde_json::from_str(canonical_text).unwrap();
+        assert_eq!(canonical(&value), canonical_text);
+        value
+    }
+
+    // covers: ING-8.2-02, ING-8.2-04, ING-8.2-05, ING-8.2-06, ING-8.2-10, ING-8.2-12
+    #[test]
+    fn a_range_of_pages_says_window_and_pages() {
+        let window = w(-1, 1_767_225_600);
+        let time = json!({ "from": window.from.to_micros_text(), "to": window.to.to_micros_text() });
+        let (form, rule) = (SliceForm::new(shape()), Rule::new(paging::Kind::Page { base: 1 }, 100));
+        let pages = PageRange { from: 199, to: Some(399) };
+        let slice = form.derive_pages(window, pages, &rule, "0");
+        assert_eq!((slice.window, &slice.segment), (Some(window), &None));
+        let spec = parsed(&slice.spec);
+        let page = json!({ "fromPage": 200, "toPage": 400, "pageSize": 100, "base1": true });
+        assert_eq!(spec["bounds"], json!({ "time": time, "page": page }), "pages as the far side counts them");
+        let initial = json!({ "offset": null, "page": 200, "token": null, "url": null });
+        assert_eq!(spec["pagination"], json!({ "type": "PAGE", "initial": initial }));
+        assert_eq!((&spec["dimension"], &spec["budget"]["maxRequests"]), (&json!("PAGE"), &json!(800)));
+        assert_eq!(spec["window"], json!({ "safetyLag": "PT10M", "watermarkKey": shape().watermark_key }));
+        assert_eq!(spec["partition"], json!(shape().partition));
+        for text in [&slice.expr_snapshot, &slice.task_params] {
+            let made = parsed(text);
+            assert_eq!((&made["window"], &made["pages"]), (&time, &json!({ "from": 199, "to": 399 })));
+            assert_eq!(made["pagination"], spec["pagination"]);
+        }
+        assert_eq!(bounds::Bounds::of_task(&slice.task_params).unwrap().pages, Some(pages));
+        assert_eq!(params::of_task(&slice.task_params).unwrap(), shape().params);
+
+        let open = form.derive_pages(window, PageRange { to: None, ..pages }, &rule, "0");
+        assert_eq!(parsed(&open.spec)["bounds"]["page"]["toPage"], json!(null));
+        assert_ne!((&open.signature, &open.task_key), (&slice.signature, &slice.task_key));
+        let offsets = form.derive_pages(window, pages, &Rule::new(paging::Kind::Offset, 100), "0");
+        let spec = parsed(&offsets.spec);
+        assert_eq!(spec["bounds"]["page"]["fromPage"], 199);
+        assert_eq!(
+            (&spec["bounds"]["page"]["base1"], &spec["pagination"]["initial"]["offset"]),
+            (&json!(false), &json!(19_900))
+        );
+    }
+
+    // covers: ING-8.2-03, ING-8.2-04, ING-8.2-05, ING-8.2-08, ING-8.2-10, ING-8.2-12
+    #[test]
+    fn a_segment_of_ids_says_its_range_and_how_details_are_asked_for() {
+        let form = SliceForm::new(Shape { operation: Operation::Update, ..shape() });
+        let before = Ts::from_micros(1_767_225_600_000_001);
+        let segment = |after: Option<&str>, through: &str| bounds::Segment {
+            wanted: Wanted::Stale { before },
+            range: IdRange { after: after.map(str::to_owned), through: through.to_owned() },
+        };
+        let ids = segment(Some("a\"1"), "b");
+        let slice = form.derive_ids(&ids, 7, "0");
+        assert_eq!((slice.window, &slice.segment), (None, &Some(Segment { ordinal: 7, last_id: "b".into() })));
+        let spec = parsed(&slice.spec);
+        assert_eq!(spec["bounds"], json!({ "id": { "from": "a\"1", "to": "b" } }));
+        assert_eq!((&spec["dimension"], &spec["pagination"]["type"]), (&json!("ID"), &json!("ID")));
+        assert_eq!(spec["phase"], json!({ "twoPhase": true, "idBatchSize": 200 }));
+        assert_eq!(spec["budget"], json!({ "maxRequests": 800, "maxDurationSec": 900, "priority": -3 }));
+        assert_eq!(spec.get("window"), None);
+        let frozen = parsed(&slice.expr_snapshot);
+        assert_eq!(frozen["ids"]["wanted"]["stale"]["before"], json!(before.to_micros_text()));
+        assert_eq!(frozen["ids"], parsed(&slice.task_params)["ids"]);
+        assert_eq!(bounds::Bounds::of_task(&slice.task_params).unwrap().ids, Some(ids));
+        for other in [segment(None, "b"), segment(Some("a\"1"), "c")] {
+            let other = form.derive_ids(&other, 7, "0");
+            assert_ne!((&other.signature, &other.task_key), (&slice.signature, &slice.task_key));
+        }
     }
 
     // covers: ING-8.2-09, ING-8.2-10, ING-8.2-11
@@ -285,5 +438,6 @@ mod tests {
         assert_eq!(first(Position::Token(None)), is("TOKEN", "null", "null", "null", "null"));
         assert_eq!(first(Position::Url(Some("u".into()))), is("URL", "null", "null", "null", "\"u\""));
         assert_eq!(first(Position::Time), is("TIME", "null", "null", "null", "null"));
+        assert_eq!(first(Position::Keys { after: Some("k".into()) }), is("ID", "null", "null", "\"k\"", "null"));
     }
 }

@@ -1,18 +1,23 @@
 //! A planner and a clock, driven by hand.
 
+mod backfill;
 mod fan;
 mod flow;
+mod remarks;
+mod update;
 
 use serde_json::json;
 
 use super::*;
-use crate::cursor::{Name, Scope};
+use crate::cursor::{Mark, Name, Scope};
 use crate::id::{CredentialId, CursorId, Fence, InstanceId, PlanId};
 use crate::paging::Position;
 use crate::params::Params;
 use crate::state::{Operation, TriggerType};
-use crate::tx::{CursorMoved, FiredDue, NewPlan, OpenPlan, PlanSaved, TriggerSettled};
-use crate::window::Cut;
+use crate::tx::{
+    CursorMoved, FiredDue, History, NewPlan, OpenPlan, PlanSaved, PlanTarget, Rest, SavePlan, TriggerSettled,
+};
+use crate::window::{Cut, Window};
 
 /// The database's clock; the planner's own shows something else.
 const DB_NOW: Ts = Ts::from_micros(1_000_700_000);
@@ -36,6 +41,8 @@ fn trigger() -> TriggerTaken {
         provenance_code: "p".into(),
         endpoint_name: "e".into(),
         operation: Operation::Harvest,
+        reason: None,
+        activity: None,
         window_from: None,
         window_to: None,
         priority: 0,
@@ -59,8 +66,14 @@ fn draft(trigger: &TriggerTaken) -> Draft {
             scope: Scope::Expr,
             namespace_key: "n".into(),
         },
-        cut: Cut { max_width: Duration::from_secs(300), align: None },
-        initial: at(100),
+        span: Span::Time {
+            cut: Cut { max_width: Duration::from_secs(300), align: None },
+            initial: at(100),
+            narrowest: Duration::from_secs(10),
+            depth: 1_000,
+        },
+        c_max: 4,
+        inventory: None,
         shape: Shape {
             project_key: "default".into(),
             provenance_code: "p".into(),
@@ -79,19 +92,35 @@ fn draft(trigger: &TriggerTaken) -> Draft {
         },
         credential: Some(CredentialId(3)),
         labels: json!({ "hash": "s" }),
+        degradations: vec!["noCount"],
         warnings: vec!["no total".into()],
     }
 }
 
 /// A namespace that was never planned.
 fn fresh() -> Coverage {
-    Coverage { cursor: None, origin: None, value: None, epoch: 0, covered: Vec::new(), queued: 0, now: DB_NOW }
+    Coverage {
+        cursor: None,
+        origin: None,
+        value: None,
+        epoch: 0,
+        covered: Vec::new(),
+        next_ordinal: 0,
+        queued: 0,
+        history: History::default(),
+        harvested: None,
+        now: DB_NOW,
+    }
 }
 
 /// One that begins at 100 and is done up to `value`.
 fn known(value: Option<i64>, covered: Vec<Window>) -> Coverage {
     let cursor = Some(CursorId(4));
-    Coverage { cursor, origin: Some(at(100)), value: value.map(at), epoch: 3, covered, ..fresh() }
+    Coverage { cursor, origin: Some(at(100)), value: value.map(mark), epoch: 3, covered, ..fresh() }
+}
+
+fn mark(secs: i64) -> Mark {
+    Mark::At(at(secs))
 }
 
 struct Driver(Planner);
@@ -99,13 +128,18 @@ struct Driver(Planner);
 impl Driver {
     /// A planner that has the trigger compiled and asks what is covered.
     fn reading(options: Options, trigger: TriggerTaken) -> Driver {
+        let draft = draft(&trigger);
+        Driver::with(options, trigger, draft)
+    }
+
+    /// The same, with what it was compiled to.
+    fn with(options: Options, trigger: TriggerTaken, draft: Draft) -> Driver {
         let mut driver = Driver(Planner::new(options, Rng::new(1), HERE));
         let mut wants = Vec::new();
         driver.0.poll(HERE, &mut wants);
         assert!(matches!(&wants[..], [Want::Tx(Tx::FireDue(_))]));
         let wants = driver.ok(Done::FireDue(FiredDue { fired: 0, next_due: None, now: DB_NOW }));
         assert!(matches!(&wants[..], [Want::Tx(Tx::TakeTrigger(_))]));
-        let draft = draft(&trigger);
         let wants = driver.ok(Done::TakeTrigger(Some(Box::new(trigger))));
         assert!(matches!(&wants[..], [Want::Compile(_)]));
         let wants = driver.on(Got::Compiled(Ok(Compiled::Plan(Box::new(draft)))));
@@ -134,7 +168,9 @@ impl Driver {
             return wants;
         }
         assert!(matches!(&wants[..], [Want::Tx(Tx::RecordAdvance(_))]), "{wants:?}");
-        let settled = crate::tx::Advance { value: coverage.value, target: coverage.value, version: 1 };
+        let (value, target) = (coverage.value.clone(), coverage.value.clone());
+        let direction = crate::state::Direction::Forward;
+        let settled = crate::tx::Advance { direction, value, target, version: 1 };
         let wants = self.ok(Done::RecordAdvance(settled));
         assert!(matches!(&wants[..], [Want::Tx(Tx::ReadCoverage(_))]), "{wants:?}");
         self.ok(Done::ReadCoverage(coverage.clone()))
@@ -143,8 +179,16 @@ impl Driver {
 
 /// What a planner makes of a trigger in a namespace of this state.
 fn planned(options: Options, trigger: TriggerTaken, coverage: &Coverage) -> Result<Arc<SavePlan>, Settlement> {
-    let wants = Driver::reading(options, trigger).covered(coverage);
-    match &wants[..] {
+    outcome(&Driver::reading(options, trigger).covered(coverage))
+}
+
+/// What a planner makes of a draft in a namespace of this state.
+fn drafted(trigger: TriggerTaken, draft: Draft, coverage: &Coverage) -> Result<Arc<SavePlan>, Settlement> {
+    outcome(&Driver::with(Options::new("me"), trigger, draft).covered(coverage))
+}
+
+fn outcome(wants: &[Want]) -> Result<Arc<SavePlan>, Settlement> {
+    match wants {
         [Want::Tx(Tx::SavePlan(save))] => Ok(Arc::clone(save)),
         [Want::Tx(Tx::SettleTrigger(settle))] => {
             assert_eq!((settle.instance, settle.fence), (InstanceId(1), Fence(2)));
@@ -159,7 +203,18 @@ fn plan(trigger: TriggerTaken, coverage: &Coverage) -> Arc<SavePlan> {
 }
 
 fn windows(save: &SavePlan) -> Vec<Window> {
-    save.slices.iter().map(|slice| slice.window).collect()
+    save.slices.iter().map(|slice| slice.window.expect("a window")).collect()
+}
+
+fn new_plan(save: &SavePlan) -> &NewPlan {
+    match &save.target {
+        PlanTarget::New(plan) => plan,
+        PlanTarget::Existing(plan) => panic!("expected a new plan, got {plan}"),
+    }
+}
+
+fn remarks(save: &SavePlan) -> serde_json::Value {
+    serde_json::from_str(&new_plan(save).remarks).unwrap()
 }
 
 fn keys(save: &SavePlan) -> Vec<&str> {

@@ -54,6 +54,11 @@ pub(super) struct Held {
 }
 
 impl Phase {
+    /// Ids that need no screening.
+    pub(super) fn of(ending: Ending, groups: VecDeque<Vec<Candidate>>) -> Phase {
+        Phase { ending, groups, page: None }
+    }
+
     /// What the next request asks for.
     pub(super) fn position(&self, at: &Position) -> Option<Position> {
         let group = self.groups.front()?;
@@ -76,19 +81,24 @@ impl Run {
             return;
         }
         *again = Ts::MAX;
+        if self.bounds.ids.is_some() {
+            return self.ask_for_ids(wants);
+        }
         if let Some(page) = self.reader.phase.as_ref().and_then(|phase| phase.page.as_ref()) {
             wants.push(Want::Screen(policy.stream.clone(), page.candidates.clone()));
         }
     }
 
+    /// The store did not answer: ask again soon.
+    pub(super) fn screen_later(&mut self, now: Ts) {
+        self.reader.state = State::Screening { again: now + self.rng.around(SCREEN_AGAIN) };
+    }
+
     pub(super) fn on_screened(&mut self, now: Ts, answer: Result<Vec<Candidate>, TxError>, wants: &mut Vec<Want>) {
-        let (State::Screening { again }, Stage::Paging(policy)) = (&mut self.reader.state, &self.stage) else { return };
+        let (State::Screening { .. }, Stage::Paging(policy)) = (&self.reader.state, &self.stage) else { return };
         let wanted = match answer {
             Ok(wanted) => wanted,
-            Err(error) if error.is_transient() => {
-                *again = now + self.rng.around(SCREEN_AGAIN);
-                return;
-            }
+            Err(error) if error.is_transient() => return self.screen_later(now),
             Err(error) => {
                 let error = Fault::new(Code::InternalError, Level::L4, error.to_string());
                 self.fail(error, wants);
@@ -162,7 +172,8 @@ impl Run {
     /// that refuses everything must not turn a window into quarantine.
     fn hold(&mut self, group: Vec<Candidate>, refusal: Refusal, wants: &mut Vec<Want>) {
         self.reader.bad_in_a_row += group.len() as u32;
-        if self.reader.bad_in_a_row >= MAX_BAD_IN_A_ROW {
+        // Records that are stored may all have gone, one after the other.
+        if self.reader.bad_in_a_row >= MAX_BAD_IN_A_ROW && self.segment().is_none() {
             let reason = format!("no details for {} ids in a row: {}", self.reader.bad_in_a_row, refusal.fault.message);
             return self.unproven(Fault::new(refusal.fault.code, Level::L2, reason), refusal.evidence, wants);
         }
@@ -190,6 +201,10 @@ impl Run {
 
     /// A quarantine row for each id that is bad: its content is missing, and must not be forgotten.
     fn set_aside(&self, page: &mut Page, marks: &[Marked]) {
+        // An UPDATE leaves what is stored as it is, and its signal keeps the reason.
+        if self.segment().is_some() {
+            return;
+        }
         for mark in marks {
             let Some(reason) = &mark.bad else { continue };
             page.rejected.push(Rejected {
@@ -214,7 +229,7 @@ impl Run {
             let fault = Fault::new(Code::PlatformError, Level::L1, held.reason.clone());
             return self.unproven(fault, page.evidence, wants);
         }
-        if held > MAX_UNPROVEN && !self.reader.proved {
+        if held > MAX_UNPROVEN && !self.reader.proved && self.segment().is_none() {
             let reason = format!("no details for any of {held} ids: {}", self.reader.held[0].reason);
             return self.unproven(Fault::new(Code::PlatformError, Level::L2, reason), page.evidence, wants);
         }

@@ -9,7 +9,7 @@ use crate::error::Fault;
 use crate::id::RunId;
 use crate::paging::{Facts, Position};
 use crate::record::{Candidate, Marked, Record, Rejected, deduplicate};
-use crate::tx::{BatchStats, CommitBatch, HttpStats, Lease, LeaseRef};
+use crate::tx::{BatchStats, Checked, CommitBatch, HttpStats, Lease, LeaseRef, Raw};
 
 /// A page that was read and mapped.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -42,11 +42,20 @@ pub struct Evidence {
     pub bytes: u64,
     pub request_digest: String,
     pub response_digest: String,
+    /// The answer itself, where it is to be kept.
+    pub raw: Option<Raw>,
 }
 
 impl Default for Evidence {
     fn default() -> Evidence {
-        Evidence { latency_ms: 0, status: 0, bytes: 0, request_digest: "{}".into(), response_digest: "{}".into() }
+        Evidence {
+            latency_ms: 0,
+            status: 0,
+            bytes: 0,
+            request_digest: "{}".into(),
+            response_digest: "{}".into(),
+            raw: None,
+        }
     }
 }
 
@@ -60,6 +69,13 @@ impl Evidence {
     }
 }
 
+/// What a batch settles beside its records.
+pub(super) struct Settled {
+    pub(super) marks: Vec<Marked>,
+    pub(super) checked: Vec<Checked>,
+    pub(super) refresh: bool,
+}
+
 impl Page {
     pub(super) fn into_batch(
         mut self,
@@ -67,7 +83,7 @@ impl Page {
         run: RunId,
         policy: &Policy,
         place: &Place,
-        marks: Vec<Marked>,
+        settled: Settled,
         next: Option<Position>,
     ) -> Arc<CommitBatch> {
         // Counted before duplicates go, so that a page's numbers add up to its items.
@@ -81,6 +97,7 @@ impl Page {
             retry_count: place.retries,
             throttled_count: place.throttles,
             has_next: next.is_some(),
+            self_healing: place.healing,
             ..self.evidence.stats()
         };
         Arc::new(CommitBatch {
@@ -93,11 +110,15 @@ impl Page {
             before_token: place.before_token.clone(),
             position: place.position.clone(),
             next,
-            page_size: policy.paging.page_size,
+            page_size: place.page_size,
             stream: Arc::clone(&policy.stream),
             records: self.records,
             rejected: self.rejected,
-            marks,
+            marks: settled.marks,
+            checked: settled.checked,
+            generation: Arc::clone(&policy.generation),
+            refresh: settled.refresh,
+            raw: self.evidence.raw,
             progress: place.progress,
             stats,
             request_digest: self.evidence.request_digest,

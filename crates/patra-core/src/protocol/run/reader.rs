@@ -4,16 +4,18 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::details::{Held, Phase};
-use super::page::{Evidence, Page, Refusal};
+use super::order::Track;
+use super::page::{Evidence, Page, Refusal, Settled};
 use super::place::{Place, batch_key};
 use super::{Run, Stage, Verdict, Want};
 use crate::error::{Code, Fault, Level};
 use crate::gate::Decision;
+use crate::health::Advice;
 use crate::id::RunId;
-use crate::paging::{Position, Step, Walk};
+use crate::paging::{Kind, Position, Rule, Step, Walk};
 use crate::record::Marked;
 use crate::time::Ts;
-use crate::tx::{BatchStats, Failure, RunEnd};
+use crate::tx::{BatchStats, Failure, RunEnd, SelfHealing};
 
 /// One page to be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +37,13 @@ pub(super) struct Reader {
     /// Nothing but a total says that this page exists: a 404 is the end then.
     perhaps: bool,
     walk: Walk,
+    /// The page size that the last request asked for.
+    asked_size: u32,
+    pub(super) track: Track,
+    pages: u32,
+    /// Begun at the first page of the slice, not behind what an earlier run read.
+    from_the_start: bool,
+    healing: SelfHealing,
     /// Failed tries of this page, refusals for pacing apart.
     failures: u32,
     throttles: u32,
@@ -88,6 +97,11 @@ impl Default for Reader {
             batch_no: 0,
             perhaps: false,
             walk: Walk::new(true),
+            asked_size: 0,
+            track: Track::default(),
+            pages: 0,
+            from_the_start: true,
+            healing: SelfHealing::default(),
             failures: 0,
             throttles: 0,
             phase: None,
@@ -104,6 +118,26 @@ impl Reader {
         self.position = Some(position);
         self.batch_no = 1;
         self.walk = Walk::new(from_the_start);
+        self.from_the_start = from_the_start;
+    }
+
+    pub(super) fn position(&self) -> Option<&Position> {
+        self.position.as_ref()
+    }
+
+    /// Between two groups of ids that the store names.
+    pub(super) fn wants_ids(&self) -> bool {
+        self.state == State::Ready && self.phase.is_none() && matches!(self.position, Some(Position::Keys { .. }))
+    }
+
+    /// Pages read by this run.
+    pub(super) fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    /// The page at hand is the first of the slice, for the first time.
+    pub(super) fn is_at_first(&self) -> bool {
+        self.from_the_start && self.pages == 1
     }
 
     pub(super) fn halt(&mut self) {
@@ -152,8 +186,12 @@ impl Reader {
 }
 
 impl Run {
-    pub(super) fn on_permit(&mut self, now: Ts, decision: Decision, wants: &mut Vec<Want>) {
+    pub(super) fn on_permit(&mut self, now: Ts, decision: Decision, advice: Advice, wants: &mut Vec<Want>) {
         let (State::Asking, None) = (&self.reader.state, &self.verdict) else { return };
+        self.advice = advice;
+        self.reader.healing.add(advice.healing());
+        // The run tells of it too when no batch comes of this.
+        self.stats.heal(advice.healing());
         match decision {
             Decision::Allow => {
                 let (Some(run), Some(at), Stage::Paging(policy)) = (self.run, &self.reader.position, &self.stage)
@@ -165,14 +203,31 @@ impl Run {
                 self.reader.asked = Some(position.clone());
                 self.reader.state = State::Fetching;
                 self.stats.req_count += 1;
-                let page_size = policy.paging.page_size;
+                let page_size = self.page_size(policy);
+                self.reader.asked_size = page_size;
+                self.reader.healing.page_size_shrink |= page_size < policy.paging.page_size;
                 wants.push(Want::Fetch(Fetch { run, batch_no: self.reader.batch_no, position, page_size }));
             }
             Decision::WaitUntil(until) => {
                 let wait = until.since(now);
-                self.sleep_or_give_back(now, wait, "the rate gate has no permit before then", wants);
+                // Whose own requests opened the circuit has used up an attempt; whoever only meets it has not (C-60).
+                if advice.circuit_open && self.reader.failures > 0 && wait > self.options.inline_wait {
+                    let error = Fault::new(Code::PlatformError, Level::L1, "the far side fails again and again");
+                    let end = RunEnd::Requeue { delay: wait, error, counted: true };
+                    self.verdict = Some(Verdict { end, failure: None });
+                    self.reader.halt();
+                    return self.proceed(wants);
+                }
+                self.sleep_or_give_back(now, wait, "no request may be sent before then", wants);
             }
         }
+    }
+
+    /// Smaller pages for a far side in trouble, where that cannot skip a record: offsets count records (C-43).
+    fn page_size(&self, policy: &super::Policy) -> u32 {
+        let configured = policy.paging.page_size;
+        let numbered = matches!(policy.paging.kind, Kind::Offset) && self.bounds.pages.is_none();
+        if numbered { self.advice.page_size(configured) } else { configured }
     }
 
     pub(super) fn on_fetched(&mut self, now: Ts, result: Result<Box<Page>, Box<Refusal>>, wants: &mut Vec<Want>) {
@@ -181,23 +236,34 @@ impl Run {
         }
         match result {
             Ok(page) if self.reader.phase.is_some() => self.on_details(*page, wants),
-            Ok(page) => self.on_page(page, wants),
+            Ok(page) => self.on_page(now, page, wants),
             Err(refusal) => self.on_refusal(now, *refusal, wants),
         }
     }
 
-    fn on_page(&mut self, mut page: Box<Page>, wants: &mut Vec<Want>) {
+    fn on_page(&mut self, now: Ts, mut page: Box<Page>, wants: &mut Vec<Want>) {
         let (Stage::Paging(policy), Some(here)) = (&self.stage, self.reader.position.clone()) else { return };
         let policy = std::sync::Arc::clone(policy);
-        let step = self.reader.walk.after(&policy.paging, &here, &page.facts, page.content, &page.rejected);
+        self.reader.pages += 1;
+        let step = self.walk_on(&policy, &here, &page);
+        // A page that is not committed brings the window no further.
+        if let (Some(order), false) = (policy.order, matches!(step, Step::Broken(_))) {
+            self.reader.track.page(order, &page.records);
+        }
+        let total = page.facts.total;
         let ending = match step {
-            Step::Next { next, perhaps } => Ending::Next { next, perhaps },
+            Step::Next { next, perhaps } => self.onward(&policy, now, next, total, perhaps),
             Step::Again => Ending::Next { next: here, perhaps: false },
-            Step::Restart => Ending::Next { next: policy.paging.first(), perhaps: false },
+            Step::Restart => {
+                self.reader.track.give_up();
+                Ending::Next { next: self.first(&policy), perhaps: false }
+            }
             Step::End(_) => Ending::End,
             Step::TooMuch { next, total, at_most } => {
                 Ending::Over { next, end: self.too_much(&policy, total, at_most) }
             }
+            // The cap falls on the last page of a range: nothing is missing.
+            Step::MaxPage { next, .. } if self.is_past_range(&policy, &next) => Ending::End,
             Step::MaxPage { next, pages } => Ending::Over { next, end: self.at_max_page(&policy, pages) },
             Step::Broken(fault) => {
                 self.give_up(self.end_by(&fault), fault, page.evidence, wants);
@@ -214,6 +280,26 @@ impl Run {
             self.turn(*page, Vec::new(), ending, wants);
         } else {
             self.screen(page, ending, wants);
+        }
+    }
+
+    /// What the page at `here` means for the rest, by the size that was asked for.
+    fn walk_on(&mut self, policy: &super::Policy, here: &Position, page: &Page) -> Step {
+        let asked = self.reader.asked_size;
+        let (facts, content, rejected) = (&page.facts, page.content, &page.rejected);
+        if asked == policy.paging.page_size {
+            return self.reader.walk.after(&policy.paging, here, facts, content, rejected);
+        }
+        let rule = Rule { page_size: asked, ..policy.paging.clone() };
+        self.reader.walk.after(&rule, here, facts, content, rejected)
+    }
+
+    /// The first page of this slice.
+    pub(super) fn first(&self, policy: &super::Policy) -> Position {
+        match (&self.bounds.ids, self.bounds.pages) {
+            (Some(segment), _) => Position::Keys { after: segment.range.after.clone() },
+            (None, Some(pages)) => policy.paging.nth(pages.from),
+            (None, None) => policy.paging.first(),
         }
     }
 
@@ -238,14 +324,16 @@ impl Run {
         self.proceed(wants);
     }
 
-    fn commit(&mut self, page: Page, marks: Vec<Marked>, next: Option<Position>) {
+    fn commit(&mut self, page: Page, mut marks: Vec<Marked>, next: Option<Position>) {
         let (Stage::Paging(policy), Some(run)) = (&self.stage, self.run) else { return };
         self.stats.observed_max =
             self.stats.observed_max.max(page.records.iter().map(|record| record.version.updated_at).max());
         let mut place = self.reader.place();
         // A request for details that settled nothing has brought nothing further.
         place.progress &= !matches!(place.position, Position::Ids { .. }) || !marks.is_empty();
-        let batch = page.into_batch(&self.lease, run, policy, &place, marks, next);
+        let settled = Settled { checked: self.checked(&page, &mut marks), marks, refresh: self.refreshes() };
+        let batch = page.into_batch(&self.lease, run, policy, &place, settled, next);
+        self.reader.healing = SelfHealing::default();
         self.queue.push_back(batch);
     }
 
@@ -323,21 +411,28 @@ impl Run {
 
     /// Ends the run at the page that cannot be read, with a FAILED row in the ledger.
     pub(super) fn give_up(&mut self, end: RunEnd, error: Fault, evidence: Evidence, wants: &mut Vec<Want>) {
-        let (Stage::Paging(policy), Some(run)) = (&self.stage, self.run) else { return };
+        let (Stage::Paging(_), Some(run)) = (&self.stage, self.run) else { return };
         let place = self.reader.place();
-        let stats = BatchStats { retry_count: place.retries, throttled_count: place.throttles, ..evidence.stats() };
+        let stats = BatchStats {
+            retry_count: place.retries,
+            throttled_count: place.throttles,
+            self_healing: place.healing,
+            ..evidence.stats()
+        };
         self.stats.retry_count += place.retries;
         self.stats.throttled_count += place.throttles;
+        self.stats.heal(place.healing);
         let failure = Failure {
             batch_no: place.batch_no,
             expr_hash: self.lease.expr_hash.clone(),
             idempotent_key: batch_key(run, place.batch_no, &place.position),
             position: place.position,
-            page_size: policy.paging.page_size,
+            page_size: place.page_size,
             error,
             stats,
             request_digest: evidence.request_digest,
             response_digest: evidence.response_digest,
+            raw: evidence.raw,
         };
         self.verdict = Some(Verdict { end, failure: Some(failure) });
         self.reader.halt();
@@ -356,6 +451,8 @@ impl Reader {
             batch_no: self.batch_no,
             before_token,
             position,
+            page_size: self.asked_size,
+            healing: self.healing,
             retries: self.failures + self.throttles,
             throttles: self.throttles,
             // A page of ids is no progress before its details are there, and neither is reading pages again.

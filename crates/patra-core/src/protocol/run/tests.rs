@@ -1,9 +1,14 @@
 //! A run and a clock, driven by hand.
 
+mod budget;
 mod details;
 mod ends;
 mod flow;
+mod fuse;
+mod pages;
 mod refusals;
+mod trouble;
+mod update;
 
 use bytes::Bytes;
 
@@ -11,6 +16,7 @@ use super::*;
 use crate::gate::Decision::Allow;
 use crate::id::{BatchId, CursorId, Fence, InstanceId, PlanId, SliceId, TaskId};
 use crate::paging::{Facts, Kind, Position};
+use crate::protocol::planner::{Budget, Phase, Shape, SliceForm};
 use crate::record::{Record, Version};
 use crate::state::Operation;
 use crate::tx::{BatchCommitted, CursorMoved, Lineage, Resume, RunEnded};
@@ -26,7 +32,11 @@ struct Driver {
 
 impl Driver {
     fn new(options: Options) -> Driver {
-        let mut driver = Driver { run: Run::new(lease(), options, Rng::new(1)), now: at(0) };
+        Driver::of(lease(), options)
+    }
+
+    fn of(lease: Lease, options: Options) -> Driver {
+        let mut driver = Driver { run: Run::new(lease, options, Rng::new(1)), now: at(0) };
         let mut wants = Vec::new();
         driver.run.start(&mut wants);
         assert!(matches!(&wants[..], [Want::Tx(Tx::StartRun(_))]), "{wants:?}");
@@ -43,6 +53,14 @@ impl Driver {
         driver
     }
 
+    /// Opened and prepared like this, and what it wants then.
+    fn prepared(lease: Lease, policy: Policy, resume: Option<Option<Position>>) -> (Driver, Vec<Want>) {
+        let mut driver = Driver::of(lease, Options::default());
+        driver.on(started(resume));
+        let wants = driver.on(Got::Prepared(Ok(Arc::new(policy))));
+        (driver, wants)
+    }
+
     fn tokens() -> Driver {
         Driver::reading(Options::default(), tokens(), None)
     }
@@ -55,7 +73,12 @@ impl Driver {
 
     /// Grants the permit that is asked for.
     fn fetch(&mut self) -> Fetch {
-        match &self.on(Got::Permit(Allow))[..] {
+        self.fetch_with(Advice::default())
+    }
+
+    /// The same, with a word about the state of the far side.
+    fn fetch_with(&mut self, advice: Advice) -> Fetch {
+        match &self.on(Got::Permit(Allow, advice))[..] {
             [Want::Fetch(fetch)] => fetch.clone(),
             other => panic!("expected a fetch, got {other:?}"),
         }
@@ -78,10 +101,63 @@ impl Driver {
         self.fetch();
         self.on(Got::Fetched(Err(Box::new(refusal))))
     }
+
+    /// Reads one page and commits it; the wants that follow.
+    fn read(&mut self, page: Got) -> Vec<Want> {
+        self.fetch();
+        self.on(page);
+        self.on(committed())
+    }
+
+    /// Plays the far side and the store until the run is closed. `advice` goes with every permit.
+    fn play(
+        &mut self,
+        wants: Vec<Want>,
+        mut advice: impl FnMut() -> Advice,
+        mut far: impl FnMut(&Fetch) -> Page,
+    ) -> Played {
+        let (mut wants, mut fetches, mut commits) = (VecDeque::from(wants), Vec::new(), Vec::new());
+        for _ in 0..10_000 {
+            let more = match wants.pop_front().expect("the run waits for nothing") {
+                Want::Permit => self.on(Got::Permit(Allow, advice())),
+                Want::Fetch(fetch) => {
+                    let page = far(&fetch);
+                    fetches.push(fetch);
+                    self.on(Got::Fetched(Ok(Box::new(page))))
+                }
+                Want::Tx(Tx::CommitBatch(batch)) => {
+                    commits.push(batch);
+                    self.on(committed())
+                }
+                Want::Tx(Tx::EndRun(end)) => return Played { fetches, commits, end },
+                other => panic!("{other:?}"),
+            };
+            wants.extend(more);
+        }
+        panic!("the run goes on for ever");
+    }
+}
+
+/// What a run did.
+struct Played {
+    fetches: Vec<Fetch>,
+    commits: Vec<Arc<CommitBatch>>,
+    end: Arc<EndRun>,
+}
+
+impl Played {
+    fn keys(&self) -> Vec<String> {
+        let records = self.commits.iter().flat_map(|batch| &batch.records);
+        records.map(|record| record.key.clone()).collect()
+    }
 }
 
 fn at(secs: i64) -> Ts {
     Ts::from_secs(secs)
+}
+
+fn mark(secs: i64) -> Mark {
+    Mark::At(at(secs))
 }
 
 fn lease() -> Lease {
@@ -97,7 +173,7 @@ fn lease() -> Lease {
         endpoint_name: "e".into(),
         operation: Operation::Harvest,
         expr_hash: "expr".into(),
-        window: Window { from: at(0), to: at(10) },
+        window: Some(Window { from: at(0), to: at(10) }),
         params: "{}".into(),
         credential: None,
     }
@@ -111,6 +187,32 @@ fn pages() -> paging::Rule {
     paging::Rule { kind: Kind::Page { base: 1 }, ..tokens() }
 }
 
+fn offsets() -> paging::Rule {
+    paging::Rule::new(Kind::Offset, 2)
+}
+
+/// The same, for a window that can be cut at whole seconds.
+fn cuttable(rule: paging::Rule) -> Policy {
+    let shape = Shape {
+        project_key: "default".into(),
+        provenance_code: "p".into(),
+        endpoint_name: "e".into(),
+        operation: Operation::Harvest,
+        watermark_key: "updated_at".into(),
+        snapshot_hash: "s".into(),
+        first: rule.first(),
+        params: Default::default(),
+        partition: Default::default(),
+        safety_lag: Duration::ZERO,
+        phase: Phase::default(),
+        budget: Budget::default(),
+        priority: 100,
+        trigger: "SPLIT".into(),
+    };
+    let split = Split { step: Duration::from_secs(1), form: SliceForm::new(shape), by_time: true };
+    Policy { split: Some(split), ..(*policy(rule)).clone() }
+}
+
 fn policy(paging: paging::Rule) -> Arc<Policy> {
     let stream = Stream {
         project_key: "default".into(),
@@ -119,7 +221,16 @@ fn policy(paging: paging::Rule) -> Arc<Policy> {
         dedup_scope: "e".into(),
         kind: "work".into(),
     };
-    Arc::new(Policy { paging, retry: retry::Policy::default(), stream: Arc::new(stream), details: None, split: None })
+    Arc::new(Policy {
+        paging,
+        retry: retry::Policy::default(),
+        stream: Arc::new(stream),
+        details: None,
+        split: None,
+        limits: Limits::default(),
+        order: None,
+        generation: "g1".into(),
+    })
 }
 
 fn started(resume: Option<Option<Position>>) -> Got {
@@ -131,15 +242,19 @@ fn token(text: &str) -> Position {
     Position::Token(Some(text.to_owned()))
 }
 
-/// A page of two records whose content is told apart by `tag`.
-fn page(tag: u8, next: Option<&str>) -> Got {
-    let record = |at_sec: i64| Record {
-        key: format!("{tag}-{at_sec}"),
-        version: Version { updated_at: at(at_sec), source_version: 0 },
+fn record(key: &str, updated_at: Ts) -> Record {
+    Record {
+        key: key.to_owned(),
+        version: Version { updated_at, source_version: 0 },
         fields: String::new(),
         payload: Bytes::from_static(b"{}"),
-        content_hash: [tag; 16],
-    };
+        content_hash: [0; 16],
+    }
+}
+
+/// A page of two records whose content is told apart by `tag`.
+fn page(tag: u8, next: Option<&str>) -> Got {
+    let record = |at_sec: i64| record(&format!("{tag}-{at_sec}"), at(at_sec));
     Got::Fetched(Ok(Box::new(Page {
         facts: Facts { items: 2, next_token: next.map(str::to_owned), ..Facts::default() },
         records: vec![record(i64::from(tag)), record(i64::from(tag) + 1)],
@@ -171,8 +286,19 @@ fn failed(error: TxError) -> Got {
 }
 
 fn advance(value: Option<i64>, target: Option<i64>) -> Got {
-    let ts = |secs: Option<i64>| secs.map(at);
-    Got::Tx(Ok(Done::RecordAdvance(crate::tx::Advance { value: ts(value), target: ts(target), version: 4 })))
+    let (value, target) = (value.map(mark), target.map(mark));
+    let direction = crate::state::Direction::Forward;
+    Got::Tx(Ok(Done::RecordAdvance(crate::tx::Advance { direction, value, target, version: 4 })))
+}
+
+fn w(from: i64, to: i64) -> Window {
+    Window { from: at(from), to: at(to) }
+}
+
+/// The windows that a slice is cut into.
+fn windows(end: &RunEnd) -> Vec<Window> {
+    let RunEnd::Split { slices, .. } = end else { panic!("expected a split, got {end:?}") };
+    slices.iter().map(|slice| slice.window.expect("a window")).collect()
 }
 
 /// The one commit among the wants.

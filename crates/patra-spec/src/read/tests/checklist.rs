@@ -95,6 +95,33 @@ fn each_point_of_the_checklist_is_checked() {
     }
 }
 
+// covers: ING-4.17-08
+#[test]
+fn namespace_and_direction_follow_the_operation_alone() {
+    use patra_core::state::{Direction, Operation};
+
+    // No section has a word for them, so nothing can contradict the operation (C-16, C-17).
+    let words = ["direction", "namespace", "namespace_scope", "namespace_key", "cursor_type", "cursor_key"];
+    let said: Vec<_> = crate::read::tour::shapes()
+        .keys()
+        .filter(|path| path.rsplit('.').next().is_some_and(|key| words.contains(&key)))
+        .collect();
+    assert!(said.is_empty(), "{said:?}");
+    for word in words {
+        let (path, reason) = (format!("endpoints.list.{word}"), format!("unknown key `{word}`"));
+        broken("    query:", &format!("    {word}: GLOBAL\n    query:"), &path, &reason);
+    }
+    let directions: Vec<_> = Operation::ALL.iter().map(|operation| (*operation, operation.direction())).collect();
+    assert_eq!(
+        directions,
+        [
+            (Operation::Harvest, Direction::Forward),
+            (Operation::Backfill, Direction::Backfill),
+            (Operation::Update, Direction::Forward)
+        ]
+    );
+}
+
 // covers: ING-3.3-06, ING-3.3-07, ING-3.3-08, ING-3.3-09, ING-3.3-10, ING-3.3-11, ING-4.2-05
 #[test]
 fn each_check_before_freezing_finds_what_it_is_for() {

@@ -1,22 +1,27 @@
 //! What to do next: mostly sensible, sometimes stale, repeated or too late.
 
+mod control;
+mod page;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::paging::Position;
-use patra_core::record::{Record, Version};
+use patra_core::cursor::Mark;
 use patra_core::rng::Rng;
-use patra_core::state::Operation;
+use patra_core::state::{Operation, TaskStatus, UpdateReason};
 use patra_core::tx::{
-    AdvanceCursor, Claim, CreateKey, Done, Fire, FireDue, Lease, LeaseRef, PlanTarget, ReadCoverage, ReadParents,
-    RecordAdvance, RemoveProvenance, Renew, RevokeKey, RunEnd, RunStarted, SavePlan, Scope, SettleTrigger, Settlement,
-    StartRun, Sweep, SyncDictionary, TriggerTaken, Tx, TxError,
+    AdvanceCursor, Cause, Claim, CreateKey, Done, Fire, FireDue, Inventory, Lease, LeaseRef, NewSlice, PlanTarget,
+    ReadCoverage, ReadParents, RecordAdvance, RemoveProvenance, Renew, RevokeKey, RunStarted, SavePlan, Schedule,
+    Scope, SettleTrigger, Settlement, StartRun, Sweep, SyncDictionary, TriggerTaken, Tx, TxError, When,
 };
-use patra_core::{Fence, RunId, Ts};
+use patra_core::{Fence, RunId, Ts, Window};
 
 use crate::contract::make;
-use crate::memory::MemStore;
+use crate::memory::{Cursor, MemStore, Task};
+
+/// Where backfills begin.
+const ORIGIN: i64 = 1_000;
 
 #[derive(Debug)]
 pub(super) enum Step {
@@ -59,26 +64,35 @@ impl Generator {
 
     pub(super) fn next(&mut self, store: &MemStore) -> Step {
         loop {
-            let tx = match self.rng.below(110) {
+            let tx = match self.rng.below(136) {
                 0..3 => Some(self.apply()),
                 3..8 => Some(self.fire()),
                 8..10 => Some(FireDue { limit: 1 + self.rng.below(2) as u32 }.into()),
                 10..17 => Some(make::take(self.lease()).into()),
-                17..19 => self.settle(),
-                19..22 => self.fan_out(),
-                22..23 => Some(self.parents()),
-                23..24 => Some(ReadCoverage { cursor: self.name() }.into()),
-                24..32 => self.save_plan(store),
-                32..42 => Some(self.claim()),
-                42..46 => Some(self.renew()),
-                46..57 => self.start(),
-                57..71 => self.commit(store),
-                71..80 => self.end(store),
-                80..84 => self.record(store),
-                84..88 => self.advance(store),
-                88..92 => Some(self.sweep()),
-                92..94 => Some(self.key()),
-                94..102 if !self.real => return Step::Pass(self.short()),
+                17..18 => self.settle(),
+                18..20 => self.fan_out(store),
+                20..21 => Some(self.parents()),
+                21..22 => Some(ReadCoverage { cursor: self.name() }.into()),
+                22..30 => self.save_plan(store),
+                30..39 => Some(self.claim()),
+                39..42 => Some(self.renew()),
+                42..54 => self.start(store),
+                54..68 => self.commit(store),
+                68..83 => self.end(store),
+                83..87 => self.record(store),
+                87..91 => self.advance(store),
+                91..93 => Some(self.sweep()),
+                93..94 => Some(self.key()),
+                94..97 => self.hold(store),
+                97..105 => self.release(store),
+                105..107 => self.cancel(store),
+                107..112 => self.redrive(store),
+                112..114 => Some(self.signal()),
+                114..117 => self.abandon(store),
+                117..120 => Some(self.archive(store)),
+                120..121 => self.export(),
+                121..124 => Some(self.segments(store)),
+                124..132 if !self.real => return Step::Pass(self.short()),
                 _ => self.again(),
             };
             if let Some(tx) = tx {
@@ -108,11 +122,42 @@ impl Generator {
         make::namespace(operation, "ns")
     }
 
+    fn endpoint(&mut self) -> String {
+        if self.rng.chance(100) { "authors".into() } else { make::ENDPOINT.into() }
+    }
+
     /// One of the last few, so that most are still alive and some are not.
     fn recent<T: Clone>(&mut self, all: &[T]) -> Option<T> {
         let from = all.len().saturating_sub(3);
         let at = from + self.rng.below((all.len() - from) as u64) as usize;
         all.get(at).cloned()
+    }
+
+    /// One of those that are still good, mostly; or else a recent one.
+    fn pick<T: Clone>(&mut self, all: &[T], good: impl Fn(&T) -> bool) -> Option<T> {
+        let good: Vec<_> = all.iter().filter(|one| good(one)).collect();
+        if good.is_empty() || self.rng.chance(200) {
+            return self.recent(all);
+        }
+        Some(good[self.rng.below(good.len() as u64) as usize].clone())
+    }
+
+    fn pick_taken(&mut self, store: &MemStore) -> Option<TriggerTaken> {
+        let good = |taken: &TriggerTaken| {
+            let row = store.instances.iter().find(|row| row.id == taken.instance);
+            row.is_some_and(|row| row.fence == taken.fence && row.lease.is_some())
+        };
+        self.pick(&self.taken.clone(), good)
+    }
+
+    fn pick_lease(&mut self, store: &MemStore) -> Option<Lease> {
+        let good = |lease: &Lease| held(store, lease).is_some_and(|task| task.status == TaskStatus::Dispatched);
+        self.pick(&self.leases.clone(), good)
+    }
+
+    fn pick_run(&mut self, store: &MemStore) -> Option<(Lease, RunId)> {
+        let good = |(lease, run): &(Lease, RunId)| held(store, lease).is_some_and(|task| task.runs.last() == Some(run));
+        self.pick(&self.runs.clone(), good)
     }
 
     fn apply(&mut self) -> Tx {
@@ -125,22 +170,39 @@ impl Generator {
         let every = Some(Duration::from_millis(millis));
         let all = [(make::ENDPOINT, every), ("authors", None), ("grants", None)];
         let count = 1 + self.rng.below(3) as usize;
-        make::provenance(&format!("h{}", self.rng.below(4)), &all[..count]).into()
+        let mut apply = make::provenance(&format!("h{}", self.rng.below(4)), &all[..count]);
+        if self.rng.chance(500) {
+            let (operation, reason) = (Operation::Update, Some(self.reason()));
+            let when = When::Cron(["0 3 * * *", "0 0 30 2 *"][self.rng.below(2) as usize].into());
+            apply.endpoints[0].schedules.push(Schedule { operation, reason, when });
+        }
+        apply.into()
+    }
+
+    fn reason(&mut self) -> UpdateReason {
+        UpdateReason::ALL[self.rng.below(UpdateReason::ALL.len() as u64) as usize]
     }
 
     fn fire(&mut self) -> Tx {
         let operation = self.operation();
         let fire = make::fire(&format!("job-{}", self.rng.below(60)), operation);
-        Fire { priority: self.rng.below(3) as i32 - 1, ..fire }.into()
+        Fire {
+            endpoint_name: self.endpoint(),
+            reason: (operation == Operation::Update).then(|| self.reason()),
+            activity: self.rng.chance(300).then(|| "activity".into()),
+            priority: self.rng.below(3) as i32 - 1,
+            ..fire
+        }
+        .into()
     }
 
-    fn fan_out(&mut self) -> Option<Tx> {
+    fn fan_out(&mut self, store: &MemStore) -> Option<Tx> {
         let half_done = self.taken.iter().rev().find(|taken| taken.place.is_some() && self.rng.chance(300)).cloned();
-        let taken = half_done.or_else(|| self.recent(&self.taken.clone()))?;
+        let taken = half_done.or_else(|| self.pick_taken(store))?;
         let users: BTreeSet<_> = (0..self.rng.below(4)).map(|_| ["a", "b", "c"][self.rng.below(3) as usize]).collect();
         let mut fan = make::fan(&taken, &users.into_iter().collect::<Vec<_>>(), self.rng.chance(300));
         fan.skipped = self.rng.below(3) as u32;
-        fan.limit = 2 + self.rng.below(5) as u32;
+        fan.limit = 1 + self.rng.below(5) as u32;
         Some(Arc::new(fan).into())
     }
 
@@ -169,28 +231,69 @@ impl Generator {
     }
 
     fn save_plan(&mut self, store: &MemStore) -> Option<Tx> {
-        let taken = self.recent(&self.taken.clone())?;
-        let name = make::namespace(taken.operation, "ns");
+        let taken = self.pick_taken(store)?;
+        let name = make::namespace_of(&taken);
         let cursor = store.cursors.iter().find(|cursor| cursor.name == name);
         let epoch = cursor.map_or(0, |cursor| cursor.epoch) + i64::from(self.rng.chance(100));
-        // Near the cursor, so that prefixes grow; not always at it, so that there are holes.
-        let value = cursor.and_then(|cursor| cursor.value).map_or(0, |value| value.micros() / 10_000_000 * 10);
-        let from = if self.rng.chance(600) { value } else { value + 10 * self.rng.below(5) as i64 };
-        let windows = make::windows(from, 1 + self.rng.below(4) as i64);
-        let mut plan = make::plan(&taken, epoch, &windows);
-        plan.origin = Ts::from_secs(0);
         // Few tags, so that tasks which exist are derived again; not so few that a hole is never filled.
         let tag = format!("tag {}", self.rng.below(8));
-        plan.slices = windows.iter().map(|window| make::slice(&tag, *window)).collect();
+        let mut plan = match taken.operation {
+            Operation::Update => self.id_plan(store, &taken, cursor, &tag),
+            _ => self.time_plan(&taken, cursor, &tag),
+        };
+        plan.c_max = [1, 3, make::C_MAX][self.rng.below(8).min(2) as usize];
         let target = match &taken.plan {
             Some(open) if self.rng.chance(900) => PlanTarget::Existing(open.plan),
             _ => plan.target.clone(),
         };
-        Some(Arc::new(SavePlan { target, complete: self.rng.chance(650), resume_delay: self.delay(), ..plan }).into())
+        let (complete, resume_delay) = (self.rng.chance(650), self.delay());
+        Some(Arc::new(SavePlan { epoch, target, complete, resume_delay, ..plan }).into())
+    }
+
+    /// Near the cursor, so that prefixes grow; not always at it, so that there are holes.
+    fn time_plan(&mut self, taken: &TriggerTaken, cursor: Option<&Cursor>, tag: &str) -> SavePlan {
+        let past = taken.operation == Operation::Backfill;
+        let origin = if past { ORIGIN } else { 0 };
+        let start = cursor.and_then(Cursor::start).map_or(origin, |start| start.micros() / 10_000_000 * 10);
+        let off = if self.rng.chance(600) { 0 } else { 10 * self.rng.below(5) as i64 };
+        let count = 1 + self.rng.below(4) as i64;
+        let windows = match past {
+            false => make::windows(start + off, count),
+            true => make::windows(start - off - 10 * count, count).into_iter().rev().collect(),
+        };
+        let mut plan = make::plan(taken, 0, &windows);
+        plan.origin = Some(Ts::from_secs(origin));
+        plan.slices = windows.iter().flat_map(|window| self.slices(tag, *window)).collect();
+        plan
+    }
+
+    /// A window as one slice, or in ranges of pages.
+    fn slices(&mut self, tag: &str, window: Window) -> Vec<NewSlice> {
+        match self.rng.below(5) {
+            0 => (0..2).map(|at| make::pages(tag, window, at)).collect(),
+            _ => vec![make::slice(tag, window)],
+        }
+    }
+
+    fn id_plan(&mut self, store: &MemStore, taken: &TriggerTaken, cursor: Option<&Cursor>, tag: &str) -> SavePlan {
+        let own = store.tasks.iter().filter(|task| cursor.is_some_and(|cursor| task.cursor == cursor.id));
+        let ordinals = own.filter_map(|task| task.what.segment.as_ref()).map(|segment| segment.ordinal);
+        let first = ordinals.max().map_or(0, |last| last + 1);
+        let last_ids: Vec<_> = (0..1 + self.rng.below(3)).map(|_| format!("key {}", self.rng.below(8))).collect();
+        let mut plan = make::id_plan(taken, 0, first, &[]);
+        plan.slices = (first..).zip(&last_ids).map(|(ordinal, id)| make::segment(tag, ordinal, id)).collect();
+        plan
     }
 
     fn claim(&mut self) -> Tx {
-        Claim { owner: "worker".into(), limit: 1 + self.rng.below(3) as u32, lease: self.lease() }.into()
+        let of = Inventory {
+            provenance_code: make::PROVENANCE.into(),
+            endpoint_name: self.endpoint(),
+            operation: self.operation(),
+        };
+        let caps = if self.rng.chance(300) { vec![(of, self.rng.below(3) as u32)] } else { Vec::new() };
+        let claim = make::claim(1 + self.rng.below(3) as u32, self.lease());
+        Claim { caps, upside_down: self.rng.chance(200), ..claim }.into()
     }
 
     fn renew(&mut self) -> Tx {
@@ -200,8 +303,8 @@ impl Generator {
         Renew { owner: owner.into(), leases, lease: self.lease() }.into()
     }
 
-    fn start(&mut self) -> Option<Tx> {
-        let lease = self.recent(&self.leases.clone())?;
+    fn start(&mut self, store: &MemStore) -> Option<Tx> {
+        let lease = self.pick_lease(store)?;
         let mut lease = LeaseRef::from(&lease);
         if self.rng.chance(50) {
             lease.fence = Fence(lease.fence.0 + 1);
@@ -209,69 +312,24 @@ impl Generator {
         Some(StartRun { lease }.into())
     }
 
-    fn records(&mut self) -> Vec<Record> {
-        let mut records = Vec::new();
-        for key in 0..8 {
-            if self.rng.chance(400) {
-                let (at, source_version) = (self.rng.below(6) as i64, self.rng.below(2) as i64);
-                let version = Version { updated_at: Ts::from_secs(at), source_version };
-                records.push(Record { version, ..make::record(&format!("key {key}"), at) });
-            }
-        }
-        records
-    }
-
-    fn commit(&mut self, store: &MemStore) -> Option<Tx> {
-        let (lease, run) = self.recent(&self.runs.clone())?;
-        let written = next_batch(store, run);
-        let batch_no = if self.rng.chance(150) { written.saturating_sub(1).max(1) } else { written };
-        let more = self.rng.chance(700);
-        let mut page = make::page(&lease, run, batch_no, self.records(), more);
-        if self.rng.chance(300) {
-            page.rejected = vec![make::rejected(0), make::rejected(3)];
-            page.stats.failed = 2;
-        }
-        if self.rng.chance(300) {
-            // A token seldom comes again within a run; then the page is refused.
-            let token = if self.rng.chance(250) { "again".to_owned() } else { format!("token {batch_no}") };
-            page.before_token = Some(token.clone());
-            page.position = Position::Token(Some(token));
-            page.next = more.then(|| Position::Token(Some(format!("token {}", batch_no + 1))));
-        }
-        Some(Arc::new(page).into())
-    }
-
-    fn end(&mut self, store: &MemStore) -> Option<Tx> {
-        let (lease, run) = self.recent(&self.runs.clone())?;
-        let error = make::fault("trouble");
-        let end = match self.rng.below(8) {
-            0..4 => RunEnd::Succeeded,
-            4 => RunEnd::Partial { error },
-            5 => RunEnd::Failed { error },
-            _ => RunEnd::Requeue { delay: self.delay(), error, counted: self.rng.chance(500) },
-        };
-        let mut end = make::end(&lease, run, end);
-        if self.rng.chance(50) {
-            end.lease.fence = Fence(lease.fence.0 + 100);
-        }
-        if self.rng.chance(250) {
-            end.failure = Some(make::failure(&lease, run, next_batch(store, run)));
-        }
-        Some(Arc::new(end).into())
-    }
-
     fn record(&mut self, store: &MemStore) -> Option<Tx> {
-        let cursor = store.cursors.get(self.rng.below(3) as usize)?.id;
-        let cause = self.recent(&self.runs.clone()).map(|(lease, run)| (lease.task, run));
+        let cursor = store.cursors.get(self.rng.below(5) as usize)?.id;
+        let cause =
+            self.recent(&self.runs.clone()).map(|(lease, run)| Cause { task: lease.task, run, batch_no: 1, late: 2 });
         let observed_max = self.rng.chance(500).then_some(Ts::from_micros(1_234_567));
         Some(RecordAdvance { cursor, cause, observed_max }.into())
     }
 
     fn advance(&mut self, store: &MemStore) -> Option<Tx> {
-        let cursor = store.cursors.get(self.rng.below(3) as usize)?;
+        let cursor = store.cursors.get(self.rng.below(5) as usize)?;
         let version = cursor.version + i64::from(self.rng.chance(150));
-        let somewhere = Ts::from_secs(5 * self.rng.below(30) as i64);
-        let to = if self.rng.chance(700) { cursor.target.unwrap_or(somewhere) } else { somewhere };
+        let off = 5 * self.rng.below(30) as i64;
+        let somewhere = match cursor.name.operation {
+            Operation::Harvest => make::at(off),
+            Operation::Backfill => make::at(ORIGIN - off),
+            Operation::Update => Mark::Nth { ordinal: off / 10, last: "somewhere".into() },
+        };
+        let to = if self.rng.chance(700) { cursor.target.clone().unwrap_or(somewhere) } else { somewhere };
         Some(AdvanceCursor { cursor: cursor.id, to, version }.into())
     }
 
@@ -292,6 +350,11 @@ impl Generator {
     fn again(&mut self) -> Option<Tx> {
         self.recent(&self.done.clone())
     }
+}
+
+/// The task of a lease that still stands.
+fn held<'a>(store: &'a MemStore, lease: &Lease) -> Option<&'a Task> {
+    store.tasks.iter().find(|task| task.id == lease.task && task.fence == lease.fence && task.lease.is_some())
 }
 
 fn next_batch(store: &MemStore, run: RunId) -> u32 {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use patra_core::port::query::{Cell, Progress, Row, View};
-use patra_core::tx::{Done, LeaseRef, Lineage, PlanTarget, RunStarted, Tx};
-use patra_core::{BatchId, CursorId, InstanceId, PlanId, RunId, SliceId, TaskId};
+use patra_core::tx::{Done, LeaseRef, Lineage, PlanTarget, Redriven, RunStarted, Subject, Target, Tx, What, Which};
+use patra_core::{BatchId, CursorId, HoldId, InstanceId, PlanId, RunId, SliceId, TaskId};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Kind {
@@ -17,6 +17,8 @@ enum Kind {
     Run,
     Batch,
     Cursor,
+    Hold,
+    Quarantine,
 }
 
 /// The store's id for each of the model's.
@@ -52,6 +54,31 @@ impl Ids {
             })
     }
 
+    /// Rows of the quarantine are known by their place; no answer names them.
+    pub(super) fn pair_quarantine(&mut self, model: &[Row], store: &[Row]) {
+        let place = |row: &Row| {
+            let cells = ["run_id", "batch_no", "item_index"].map(|column| View::Quarantine.cell(row, column));
+            format!("{cells:?}")
+        };
+        let theirs: BTreeMap<_, _> = store.iter().map(|row| (place(row), row[0].as_int())).collect();
+        for row in model {
+            let found = theirs.get(&place(&self.in_row(View::Quarantine, row.clone())));
+            if let (Some(mine), Some(Some(theirs))) = (row[0].as_int(), found) {
+                self.0.insert((Kind::Quarantine, mine), *theirs);
+            }
+        }
+    }
+
+    pub(super) fn run(&self, mut id: RunId) -> RunId {
+        self.translate(Kind::Run, &mut id.0);
+        id
+    }
+
+    pub(super) fn plan(&self, mut id: PlanId) -> PlanId {
+        self.translate(Kind::Plan, &mut id.0);
+        id
+    }
+
     fn translate(&self, kind: Kind, id: &mut i64) {
         // An id that was never seen is one that does not exist, in either numbering.
         *id = self.0.get(&(kind, *id)).copied().unwrap_or(*id);
@@ -75,24 +102,58 @@ impl Ids {
     }
 
     pub(super) fn in_row(&self, view: View, mut row: Row) -> Row {
+        if view == View::Archive {
+            self.in_archive(&mut row);
+        }
         for (cell, column) in row.iter_mut().zip(view.columns()) {
             match (cell, kind_of(view, column.name)) {
                 (Cell::Int(id), Some(kind)) => self.translate(kind, id),
                 (Cell::Json(text), None) if column.name == "checkpoint" => self.in_checkpoint(text),
+                (Cell::Text(text), None) if (view, column.name) == (View::Holds, "subject") => self.in_subject(text),
                 _ => {}
             }
         }
         row
     }
 
+    /// A row of the archive says which row it was by its number.
+    fn in_archive(&self, row: &mut Row) {
+        if View::Archive.cell(row, "kind_code") == Some(Cell::Text("BATCH".into()))
+            && let Some(at) = View::Archive.columns().iter().position(|column| column.name == "row_id")
+            && let Cell::Int(id) = &mut row[at]
+        {
+            self.translate(Kind::Batch, id);
+        }
+    }
+
+    /// Words like `plan=7`.
+    fn in_subject(&self, text: &mut String) {
+        let word = |word: &str| {
+            let Some((name, value)) = word.split_once('=') else { return word.to_owned() };
+            let kind = match name {
+                "plan" => Kind::Plan,
+                "slice" => Kind::Slice,
+                "task" => Kind::Task,
+                _ => return word.to_owned(),
+            };
+            let mut id = value.parse().unwrap_or_default();
+            self.translate(kind, &mut id);
+            format!("{name}={id}")
+        };
+        *text = text.split(' ').map(word).collect::<Vec<_>>().join(" ");
+    }
+
     fn in_checkpoint(&self, text: &mut String) {
         let Ok(mut value) = serde_json::from_str::<serde_json::Value>(text) else { return };
-        let run = &mut value["resumedFrom"]["runId"];
-        if let Some(mut id) = run.as_i64() {
-            self.translate(Kind::Run, &mut id);
-            *run = id.into();
-            *text = value.to_string();
+        for (kind, place) in [(Kind::Run, "/resumedFrom/runId"), (Kind::Task, "/replay/task")] {
+            if let Some(id) = value.pointer_mut(place)
+                && let Some(mut number) = id.as_i64()
+            {
+                self.translate(kind, &mut number);
+                *id = number.into();
+            }
         }
+        *text = value.to_string();
     }
 }
 
@@ -106,10 +167,11 @@ fn kind_of(view: View, column: &str) -> Option<Kind> {
         (View::Jobs, "id" | "parent_id") | (_, "schedule_instance_id") => Some(Kind::Instance),
         (View::Plans, "id") | (_, "plan_id") => Some(Kind::Plan),
         (View::Slices, "id") | (_, "slice_id") => Some(Kind::Slice),
-        (View::Tasks, "id") | (_, "task_id") => Some(Kind::Task),
+        (View::Tasks, "id" | "redrive_of") | (_, "task_id") => Some(Kind::Task),
         (View::Runs, "id") | (_, "run_id") => Some(Kind::Run),
         (View::Batches, "id") => Some(Kind::Batch),
         (View::Cursors, "id") | (_, "cursor_id") => Some(Kind::Cursor),
+        (View::Holds, "id") => Some(Kind::Hold),
         _ => None,
     }
 }
@@ -139,7 +201,7 @@ fn visit_done(done: &mut Done, visit: Visit<'_>) {
                 cursor(&mut lease.cursor, visit);
             }
         }
-        Done::Renew(done) => done.held.iter_mut().for_each(|lease| task(&mut lease.task, visit)),
+        Done::Renew(done) => done.held.iter_mut().chain(&mut done.paused).for_each(|lease| held(lease, visit)),
         Done::StartRun(RunStarted::Go { run: id, resume, .. }) => {
             run(id, visit);
             if let Some(resume) = resume {
@@ -148,6 +210,9 @@ fn visit_done(done: &mut Done, visit: Visit<'_>) {
         }
         Done::CommitBatch(done) => batch(&mut done.batch, visit),
         Done::Sweep(done) => done.requeued.iter_mut().chain(&mut done.failed).for_each(|id| task(id, visit)),
+        Done::Hold(done) => hold(&mut done.hold, visit),
+        Done::Redrive(Redriven::Queued { task: id, .. }) => task(id, visit),
+        Done::Redrive(Redriven::ReadBack { batch: id, .. }) => batch(id, visit),
         _ => {}
     }
 }
@@ -176,12 +241,32 @@ fn visit_tx(tx: &mut Tx, visit: Visit<'_>) {
             held(&mut op.lease, visit);
             lineage(&mut op.lineage, visit);
             run(&mut op.run, visit);
+            if let Some(hold) = &mut op.hold {
+                subject(&mut hold.subject, visit);
+            }
         }
+        Tx::Hold(op) => subject(&mut op.subject, visit),
+        Tx::Release(op) => match &mut op.which {
+            Which::Hold(id) => hold(id, visit),
+            Which::On(what) => subject(what, visit),
+        },
+        Tx::Cancel(op) => match &mut op.target {
+            Target::Trigger(_) => {}
+            Target::Plan(id) => plan(id, visit),
+            Target::Slice(id) => slice(id, visit),
+            Target::Task(id) => task(id, visit),
+        },
+        Tx::Redrive(op) => match &mut op.what {
+            What::Batch { run: id, .. } => run(id, visit),
+            What::Task(id) => task(id, visit),
+        },
+        Tx::Abandon(op) => visit(Kind::Quarantine, &mut op.quarantine),
+        Tx::RecordExport(op) => visit(Kind::Run, &mut op.run),
         Tx::RecordAdvance(op) => {
             cursor(&mut op.cursor, visit);
-            if let Some((cause, by)) = &mut op.cause {
-                task(cause, visit);
-                run(by, visit);
+            if let Some(cause) = &mut op.cause {
+                task(&mut cause.task, visit);
+                run(&mut cause.run, visit);
             }
         }
         Tx::AdvanceCursor(op) => cursor(&mut op.cursor, visit),
@@ -196,8 +281,27 @@ fn held(lease: &mut LeaseRef, visit: Visit<'_>) {
 fn lineage(lineage: &mut Lineage, visit: Visit<'_>) {
     instance(&mut lineage.instance, visit);
     plan(&mut lineage.plan, visit);
-    let SliceId(slice) = &mut lineage.slice;
-    visit(Kind::Slice, slice);
+    slice(&mut lineage.slice, visit);
+}
+
+fn subject(subject: &mut Subject, visit: Visit<'_>) {
+    if let Some(id) = &mut subject.plan {
+        plan(id, visit);
+    }
+    if let Some(id) = &mut subject.slice {
+        slice(id, visit);
+    }
+    if let Some(id) = &mut subject.task {
+        task(id, visit);
+    }
+}
+
+fn slice(id: &mut SliceId, visit: Visit<'_>) {
+    visit(Kind::Slice, &mut id.0);
+}
+
+fn hold(id: &mut HoldId, visit: Visit<'_>) {
+    visit(Kind::Hold, &mut id.0);
 }
 
 fn instance(id: &mut InstanceId, visit: Visit<'_>) {

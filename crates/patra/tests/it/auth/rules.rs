@@ -207,6 +207,9 @@ async fn a_hook_that_is_missing_or_fails_stops_the_source() {
 
     server.script().update(|script| script.signing.token = None);
     let signer = format!("{}/sign", server.base_url());
+    let held = place.list(&["holds"]);
+    assert_eq!((&held[0]["kind_code"], &held[0]["subject"]), (&"BREAK".into(), &"credential=1".into()));
+    succeeds(&place.run(&["resume", "hold", "1"]));
     let mut command = place.patra();
     succeeds(&command.env("PATRA_SIGNER_FAR_HMAC", signer).arg("run").args(ALL).output().unwrap());
 }

@@ -21,7 +21,7 @@ fn lease(task: i64, fence: i64) -> Lease {
         endpoint_name: "e".into(),
         operation: Operation::Harvest,
         expr_hash: String::new(),
-        window: Window { from: at(0), to: at(1) },
+        window: Some(Window { from: at(0), to: at(1) }),
         params: "{}".into(),
         credential: None,
     }
@@ -73,7 +73,13 @@ fn leases_are_renewed_after_a_third_of_their_life_and_lost_ones_stop() {
     assert_eq!(renew.leases.len(), 2);
     let kept = LeaseRef { task: TaskId(1), fence: Fence(4) };
     let mut wants = Vec::new();
-    executor.on_renewed(at(20), at(20), &renew.leases, Ok(Renewed { held: vec![kept], now: at(20) }), &mut wants);
+    executor.on_renewed(
+        at(20),
+        at(20),
+        &renew.leases,
+        Ok(Renewed { held: vec![kept], paused: vec![], now: at(20) }),
+        &mut wants,
+    );
     assert!(matches!(&wants[..], [Want::Stop(lost)] if lost.task == TaskId(2)));
     assert_eq!(executor.held(), 1);
 }
@@ -98,4 +104,71 @@ fn a_draining_executor_claims_nothing_but_keeps_its_leases() {
     executor.on_ended(at(1), LeaseRef { task: TaskId(1), fence: Fence(4) });
     assert!(polled(&mut executor, at(1)).is_empty());
     assert!(matches!(&polled(&mut executor, at(20))[..], [Want::Renew(_)]));
+}
+
+/// Sends a claim that is answered with this many leases, each given back at once; whether it was upside down.
+fn claim(executor: &mut Executor, leases: i64) -> bool {
+    executor.nudge(at(0));
+    let wants = polled(executor, at(0));
+    let [Want::Claim(claim)] = &wants[..] else { panic!("{wants:?}") };
+    let leased: Vec<_> = (1..=leases).map(|task| lease(task, 1)).collect();
+    executor.on_claimed(at(0), at(0), Ok(Claimed { leases: leased, now: at(0) }), &mut Vec::new());
+    for task in 1..=leases {
+        executor.on_ended(at(0), LeaseRef { task: TaskId(task), fence: Fence(1) });
+    }
+    claim.upside_down
+}
+
+#[test]
+fn every_twentieth_claim_that_leases_something_begins_with_the_least_urgent() {
+    let mut executor = executor();
+    for round in 0..3 {
+        for turn in 0..19 {
+            assert!(!claim(&mut executor, 0), "a claim that finds nothing is no turn");
+            assert!(!claim(&mut executor, 1), "round {round}, turn {turn}");
+        }
+        assert!(claim(&mut executor, 0) && claim(&mut executor, 2), "it stays its turn until something is leased");
+    }
+}
+
+// covers: ING-12.2-02
+#[test]
+fn partitions_in_trouble_are_claimed_for_with_their_caps_until_further_notice() {
+    let mut executor = executor();
+    let (provenance_code, endpoint_name) = ("p".to_owned(), "e".to_owned());
+    let slow = Inventory { provenance_code, endpoint_name, operation: Operation::Harvest };
+    let mut caps = |caps: Vec<(Inventory, u32)>| {
+        executor.set_caps(caps);
+        executor.nudge(at(0));
+        let wants = polled(&mut executor, at(0));
+        executor.on_claimed(at(0), at(0), Ok(Claimed { leases: vec![], now: at(0) }), &mut Vec::new());
+        let [Want::Claim(claim)] = &wants[..] else { panic!("{wants:?}") };
+        claim.caps.clone()
+    };
+    assert_eq!(caps(vec![(slow.clone(), 1)]), [(slow, 1)]);
+    assert_eq!(caps(Vec::new()), []);
+}
+
+// covers: ING-5.9-01
+#[test]
+fn work_that_somebody_holds_is_given_back_and_stays_leased_until_then() {
+    let mut executor = holding_two();
+    let Some(Want::Renew(renew)) = polled(&mut executor, at(20)).pop() else { panic!("no renewal") };
+    let (one, two) = (renew.leases[0], renew.leases[1]);
+    let renewed = Renewed { held: vec![one, two], paused: vec![two], now: at(20) };
+    let mut wants = Vec::new();
+    executor.on_renewed(at(20), at(20), &renew.leases, Ok(renewed), &mut wants);
+    assert!(matches!(&wants[..], [Want::GiveBack(lease)] if *lease == two), "{wants:?}");
+    assert_eq!(executor.held(), 2);
+    assert!(
+        polled(&mut executor, at(60)).iter().all(|want| !matches!(want, Want::Stop(_))),
+        "its run may end in peace"
+    );
+    executor.on_ended(at(61), two);
+    assert_eq!(executor.held(), 1);
+    // What is lost is not given back.
+    let renewed = Renewed { held: vec![], paused: vec![one], now: at(62) };
+    let mut wants = Vec::new();
+    executor.on_renewed(at(62), at(62), &[one], Ok(renewed), &mut wants);
+    assert!(matches!(&wants[..], [Want::Stop(lease)] if *lease == one), "{wants:?}");
 }

@@ -27,13 +27,7 @@ fn ids(names: &[&str], next: Option<&str>) -> Got {
 }
 
 fn content(names: &[&str]) -> Got {
-    let record = |id: &&str| Record {
-        key: (*id).to_owned(),
-        version: Version { updated_at: at(1), source_version: 0 },
-        fields: String::new(),
-        payload: Bytes::from_static(b"{}"),
-        content_hash: [0; 16],
-    };
+    let record = |id: &&str| record(id, at(1));
     let facts = Facts { items: names.len() as u32, ..Facts::default() };
     Got::Fetched(Ok(Box::new(Page { facts, records: names.iter().map(record).collect(), ..Page::default() })))
 }

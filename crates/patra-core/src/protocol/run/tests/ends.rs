@@ -1,50 +1,16 @@
 //! Where a slice ends, and what becomes of one that is too much.
 
 use super::*;
-use crate::protocol::planner::{Budget, Phase, Shape, SliceForm};
-
-fn shape() -> Shape {
-    Shape {
-        project_key: "default".into(),
-        provenance_code: "p".into(),
-        endpoint_name: "e".into(),
-        operation: Operation::Harvest,
-        watermark_key: "updated_at".into(),
-        snapshot_hash: "s".into(),
-        first: Position::Offset(0),
-        params: Default::default(),
-        partition: Default::default(),
-        safety_lag: Duration::ZERO,
-        phase: Phase::default(),
-        budget: Budget::default(),
-        priority: 100,
-        trigger: "SPLIT".into(),
-    }
-}
 
 /// A run over `rule` whose window, ten seconds wide, can be cut at whole seconds.
 fn reading(rule: paging::Rule) -> Driver {
-    let split = Split { step: Duration::from_secs(1), form: SliceForm::new(shape()) };
-    let mut driver = Driver::new(Options::default());
-    driver.on(started(None));
-    let policy = Policy { split: Some(split), ..(*policy(rule)).clone() };
-    driver.on(Got::Prepared(Ok(Arc::new(policy))));
-    driver
-}
-
-fn offsets() -> paging::Rule {
-    paging::Rule::new(Kind::Offset, 2)
+    Driver::prepared(lease(), cuttable(rule), None).0
 }
 
 fn with_total(tag: u8, total: Option<u64>) -> Got {
     let Got::Fetched(Ok(mut page)) = page(tag, None) else { unreachable!() };
     page.facts.total = total;
     Got::Fetched(Ok(page))
-}
-
-fn windows(end: &RunEnd) -> Vec<Window> {
-    let RunEnd::Split { slices, .. } = end else { panic!("expected a split, got {end:?}") };
-    slices.iter().map(|slice| slice.window).collect()
 }
 
 // covers: ING-15-02, ING-4.4-24, ING-8.4-02, ING-8.4-03
@@ -112,7 +78,7 @@ fn the_cap_on_pages_cuts_the_window_where_the_source_reads_by_time() {
     assert_eq!(windows(&end(&driver.on(committed())).end).len(), 2);
 }
 
-// covers: ING-4.3-14, ING-4.5-02
+// covers: ING-4.3-14, ING-4.5-02, ING-12.3-03
 #[test]
 fn the_last_page_is_asked_for_once_more_where_that_is_wished() {
     let rule = paging::Rule { tail_probe: true, ..tokens() };

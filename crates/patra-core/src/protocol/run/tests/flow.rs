@@ -74,7 +74,7 @@ fn a_fenced_write_stops_everything() {
     assert!(driver.run.is_over() && driver.run.wake_at() == Ts::MAX);
     assert!(driver.on(page(2, Some("c"))).is_empty());
     assert!(driver.on(committed()).is_empty());
-    assert!(driver.on(Got::Stop).is_empty());
+    assert!(driver.on(Got::Stop { why: "shutting down" }).is_empty());
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn stopping_finishes_the_commit_in_flight_and_gives_the_task_back() {
     driver.fetch();
     commit(&driver.on(page(1, Some("b"))));
     driver.fetch();
-    assert!(driver.on(Got::Stop).is_empty());
+    assert!(driver.on(Got::Stop { why: "shutting down" }).is_empty());
     assert!(driver.on(page(2, Some("c"))).is_empty(), "a page that comes too late is dropped");
     let close = end(&driver.on(committed()));
     let RunEnd::Requeue { delay, counted, .. } = close.end else { panic!("{close:?}") };
@@ -101,7 +101,7 @@ fn stopping_finishes_the_commit_in_flight_and_gives_the_task_back() {
 #[test]
 fn a_stop_before_the_first_page_gives_the_task_back_too() {
     let mut driver = Driver::new(Options::default());
-    assert!(driver.on(Got::Stop).is_empty());
+    assert!(driver.on(Got::Stop { why: "shutting down" }).is_empty());
     driver.on(started(None));
     let close = end(&driver.on(Got::Prepared(Ok(policy(tokens())))));
     assert!(matches!(close.end, RunEnd::Requeue { counted: false, .. }));
@@ -171,12 +171,13 @@ fn the_cursor_moves_after_the_task_has_succeeded() {
     let mut driver = closing();
     let wants = driver.on(closed(TaskStatus::Succeeded));
     let [Want::Tx(Tx::RecordAdvance(record))] = &wants[..] else { panic!("{wants:?}") };
-    assert_eq!((record.cursor, record.cause), (CursorId(5), Some((TaskId(3), RUN))));
+    let cause = Cause { task: TaskId(3), run: RUN, batch_no: 1, late: 0 };
+    assert_eq!((record.cursor, record.cause), (CursorId(5), Some(cause)));
     assert_eq!(record.observed_max, Some(at(2)));
     let wants = driver.on(advance(Some(5), Some(10)));
-    assert!(matches!(&wants[..], [Want::Tx(Tx::AdvanceCursor(op))] if op.to == at(10) && op.version == 4));
+    assert!(matches!(&wants[..], [Want::Tx(Tx::AdvanceCursor(op))] if op.to == mark(10) && op.version == 4));
     let ended = finished(&driver.on(Got::Tx(Ok(Done::AdvanceCursor(CursorMoved { moved: true })))));
-    assert_eq!((ended.outcome, ended.cursor), (Outcome::Closed(TaskStatus::Succeeded, None), Some(at(10))));
+    assert_eq!((ended.outcome, ended.cursor), (Outcome::Closed(TaskStatus::Succeeded, None), Some(mark(10))));
 }
 
 #[test]

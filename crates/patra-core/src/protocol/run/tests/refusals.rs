@@ -51,10 +51,10 @@ fn a_long_pause_gives_the_task_back_uncounted() {
 #[test]
 fn a_gate_that_says_wait_is_asked_again_or_the_task_goes_back() {
     let mut driver = Driver::tokens();
-    assert!(driver.on(Got::Permit(WaitUntil(at(2)))).is_empty());
+    assert!(driver.on(Got::Permit(WaitUntil(at(2)), Advice::default())).is_empty());
     assert_eq!(driver.run.wake_at(), at(2));
     assert!(asks(&driver.wake()));
-    let close = end(&driver.on(Got::Permit(WaitUntil(at(100)))));
+    let close = end(&driver.on(Got::Permit(WaitUntil(at(100)), Advice::default())));
     assert!(matches!(close.end, RunEnd::Requeue { counted: false, .. }));
 }
 
@@ -113,7 +113,7 @@ fn a_page_that_only_a_total_promised_may_be_missing() {
     let wants = driver.on(Got::Fetched(Ok(Box::new(short))));
     assert!(asks(&wants), "{wants:?}");
     driver.on(committed());
-    driver.on(Got::Permit(Allow));
+    driver.on(Got::Permit(Allow, Advice::default()));
     let missing = Refusal { evidence: Evidence { status: 404, ..Evidence::default() }, ..refusal(Level::L2) };
     let close = end(&driver.on(Got::Fetched(Err(Box::new(missing)))));
     assert_eq!(close.end, RunEnd::Succeeded);

@@ -1,0 +1,222 @@
+//! What people do to work: hold it, let it go on, cancel it, say that records are wrong, follow what came of a plan.
+
+use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use patra_core::port::CommandsExt;
+use patra_core::port::query::View;
+use patra_core::state::{HoldKind, Operation};
+use patra_core::tx::{Abandon, Cancel, Hold, Release, Subject, Target, Which};
+use patra_core::{Code, HoldId, PlanId, SliceId, TaskId};
+
+use super::input::{self, PathText};
+use super::views::{self, Asked};
+use crate::Api;
+use crate::envelope::{Failure, success};
+use crate::request_id::RequestId;
+
+/// What a request tells about itself when it tells nothing.
+const SOMEBODY: &str = "api";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewHold {
+    provenance: Option<String>,
+    endpoint: Option<String>,
+    operation: Option<Operation>,
+    plan: Option<i64>,
+    slice: Option<i64>,
+    task: Option<i64>,
+    #[serde(default)]
+    reason: String,
+    by: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Why {
+    reason: String,
+    by: Option<String>,
+}
+
+pub(super) async fn holds(State(api): State<Api>, Extension(id): Extension<RequestId>, params: Asked) -> Response {
+    views::rows(&api, &id, View::Holds, params).await
+}
+
+pub(super) async fn signals(State(api): State<Api>, Extension(id): Extension<RequestId>, params: Asked) -> Response {
+    views::rows(&api, &id, View::Signals, params).await
+}
+
+pub(super) async fn hold(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    body: Result<Json<NewHold>, JsonRejection>,
+) -> Response {
+    answer(&id, set_hold(&api, body).await)
+}
+
+async fn set_hold(api: &Api, body: Result<Json<NewHold>, JsonRejection>) -> Result<(StatusCode, Value), Failure> {
+    let hold = json_body(body)?;
+    let texts = [("provenance", &hold.provenance), ("endpoint", &hold.endpoint), ("by", &hold.by)];
+    for (name, text) in texts {
+        input::without_nul(name, text.as_deref())?;
+    }
+    input::without_nul("reason", Some(&hold.reason))?;
+    let normal = |code: Option<String>| code.map(|code| code.trim().to_lowercase());
+    let subject = Subject {
+        provenance_code: normal(hold.provenance),
+        endpoint_name: normal(hold.endpoint),
+        operation: hold.operation,
+        credential: None,
+        plan: hold.plan.map(PlanId),
+        slice: hold.slice.map(SliceId),
+        task: hold.task.map(TaskId),
+    };
+    if let Some(flaw) = subject.flaw() {
+        return Err(Failure::bad_request(flaw));
+    }
+    let text = subject.to_text();
+    let by = hold.by.unwrap_or_else(|| SOMEBODY.to_owned());
+    let holding = api.store.run(Hold { subject, kind: HoldKind::Pause, reason: hold.reason, by }).await?;
+    let status = if holding.existed { StatusCode::OK } else { StatusCode::CREATED };
+    Ok((status, json!({ "hold": holding.hold, "subject": text, "existed": holding.existed })))
+}
+
+pub(super) async fn release(State(api): State<Api>, Extension(id): Extension<RequestId>, hold: PathText) -> Response {
+    answer(&id, set_free(&api, hold).await)
+}
+
+async fn set_free(api: &Api, hold: PathText) -> Result<(StatusCode, Value), Failure> {
+    let which = Which::Hold(HoldId(number(hold)?));
+    let released = api.store.run(Release { which, by: SOMEBODY.to_owned() }).await?.released;
+    if released == 0 {
+        return Err(missing("there is no such hold, or it was released before"));
+    }
+    (api.nudge)();
+    Ok((StatusCode::OK, json!({ "released": released })))
+}
+
+pub(super) async fn cancel_job(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    job: PathText,
+    body: Result<Option<Json<Why>>, JsonRejection>,
+) -> Response {
+    let target = input::path_text(job).map(Target::Trigger);
+    answer(&id, cancel_target(&api, target, body).await)
+}
+
+pub(super) async fn cancel(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    axum::extract::Path((level, number)): axum::extract::Path<(String, String)>,
+    body: Result<Option<Json<Why>>, JsonRejection>,
+) -> Response {
+    let number = number.parse::<i64>().map_err(|_| missing("expected a number"));
+    let target = number.and_then(|number| match level.as_str() {
+        "plans" => Ok(Target::Plan(PlanId(number))),
+        "slices" => Ok(Target::Slice(SliceId(number))),
+        "tasks" => Ok(Target::Task(TaskId(number))),
+        _ => Err(missing("only jobs, plans, slices and tasks can be cancelled")),
+    });
+    answer(&id, cancel_target(&api, target, body).await)
+}
+
+async fn cancel_target(
+    api: &Api,
+    target: Result<Target, Failure>,
+    body: Result<Option<Json<Why>>, JsonRejection>,
+) -> Result<(StatusCode, Value), Failure> {
+    let target = target?;
+    let why = match body {
+        Ok(why) => why.map(|Json(why)| why).unwrap_or_default(),
+        Err(error) => return Err(Failure { status: error.status(), ..Failure::bad_request(error.body_text()) }),
+    };
+    input::without_nul("reason", Some(&why.reason))?;
+    input::without_nul("by", why.by.as_deref())?;
+    let by = why.by.unwrap_or_else(|| SOMEBODY.to_owned());
+    let done = api.store.run(Cancel { target, reason: why.reason, by }).await?;
+    if !done.found {
+        return Err(missing("there is nothing of that number to cancel"));
+    }
+    let counts = json!({ "triggers": done.triggers, "plans": done.plans, "slices": done.slices, "tasks": done.tasks });
+    Ok((StatusCode::OK, counts))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewSignal {
+    provenance: String,
+    endpoint: String,
+    ids: Vec<String>,
+    #[serde(default)]
+    reason: String,
+    by: Option<String>,
+}
+
+pub(super) async fn signal(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    body: Result<Json<NewSignal>, JsonRejection>,
+) -> Response {
+    answer(&id, set_signal(&api, body).await)
+}
+
+async fn set_signal(api: &Api, body: Result<Json<NewSignal>, JsonRejection>) -> Result<(StatusCode, Value), Failure> {
+    let NewSignal { provenance, endpoint, ids, reason, by } = json_body(body)?;
+    for (name, text) in [("provenance", &provenance), ("endpoint", &endpoint), ("reason", &reason)] {
+        input::without_nul(name, Some(text))?;
+    }
+    let by = by.unwrap_or_else(|| SOMEBODY.to_owned());
+    input::without_nul("by", Some(&by))?;
+    let signal = patra_engine::operations::signal(&*api.store, &provenance, &endpoint, ids, reason, by).await?;
+    let done = api.store.run(signal).await?;
+    Ok((StatusCode::CREATED, json!({ "added": done.added, "existing": done.existing })))
+}
+
+pub(super) async fn abandon(State(api): State<Api>, Extension(id): Extension<RequestId>, row: PathText) -> Response {
+    answer(&id, give_up(&api, row).await)
+}
+
+async fn give_up(api: &Api, row: PathText) -> Result<(StatusCode, Value), Failure> {
+    let done = api.store.run(Abandon { quarantine: number(row)?, by: SOMEBODY.to_owned() }).await?;
+    if !done.found {
+        return Err(missing("there is no such quarantined record"));
+    }
+    Ok((StatusCode::OK, json!({ "abandoned": done.abandoned })))
+}
+
+pub(super) async fn lineage(State(api): State<Api>, Extension(id): Extension<RequestId>, plan: PathText) -> Response {
+    let found = match number(plan) {
+        Ok(plan) => api.store.lineage(PlanId(plan)).await.map_err(Failure::from),
+        Err(failure) => Err(failure),
+    };
+    let found = found.and_then(|lineage| lineage.ok_or_else(|| missing("there is no such plan")));
+    answer(&id, found.map(|lineage| (StatusCode::OK, json!(lineage))))
+}
+
+fn answer(id: &RequestId, done: Result<(StatusCode, Value), Failure>) -> Response {
+    match done {
+        Ok((status, data)) => (status, success(id, &data, json!({}))).into_response(),
+        Err(failure) => failure.answer(id),
+    }
+}
+
+fn json_body<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Failure> {
+    body.map(|Json(body)| body)
+        .map_err(|error| Failure { status: error.status(), ..Failure::bad_request(error.body_text()) })
+}
+
+fn number(text: PathText) -> Result<i64, Failure> {
+    let text = input::path_text(text)?;
+    text.parse().map_err(|_| missing("expected a number"))
+}
+
+fn missing(what: &str) -> Failure {
+    Failure::new(StatusCode::NOT_FOUND, Code::NotFound, what)
+}

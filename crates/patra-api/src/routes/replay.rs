@@ -1,0 +1,220 @@
+//! Replays, black boxes and redrives: the twins of `patra replay` and `patra blackbox`. A replay writes nothing; a black box
+//! is put on record before it is given out; a redrive is production.
+
+use axum::Extension;
+use axum::body::Bytes;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use patra_core::tx::{Redriven, Scope, What};
+use patra_core::{Code, RunId, TaskId};
+use patra_engine::blackbox::{self, Wish};
+use patra_engine::replay::{self, Recording, redrive};
+
+use crate::Api;
+use crate::auth::{self, Caller};
+use crate::envelope::{Failure, success};
+use crate::key::random_hex;
+use crate::request_id::RequestId;
+
+/// The numbers of a batch in the path.
+type Place = Result<Path<(i64, u32)>, PathRejection>;
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    #[default]
+    Archive,
+    Live,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct How {
+    #[serde(default)]
+    mode: Mode,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Redrive {
+    /// The same id again is the same request.
+    request: Option<String>,
+    by: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Export {
+    reason: String,
+    by: Option<String>,
+    #[serde(default)]
+    with_raw: bool,
+}
+
+pub(super) async fn replay(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    place: Place,
+    how: Result<Query<How>, QueryRejection>,
+) -> Response {
+    match replayed(&api, place, how).await {
+        Ok(report) => success(&id, &report, json!({})),
+        Err(failure) => failure.answer(&id),
+    }
+}
+
+async fn replayed(api: &Api, place: Place, how: Result<Query<How>, QueryRejection>) -> Result<replay::Report, Failure> {
+    let (run, batch_no) = batch(place)?;
+    let Query(How { mode }) = how.map_err(|error| Failure::bad_request(error.body_text()))?;
+    let recording = Recording::load(&*api.store, run, batch_no).await.map_err(refused)?;
+    let report = match (mode, &api.live) {
+        (Mode::Archive, _) => replay::from_archive(&recording, Some(&*api.store)).await,
+        (Mode::Live, Some(live)) => replay::live(&recording, &*api.store, live).await,
+        (Mode::Live, None) => return Err(Failure::bad_request("this process has no way out to far sides")),
+    };
+    report.map_err(refused)
+}
+
+pub(super) async fn blackbox(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(granted): Extension<Scope>,
+    Extension(caller): Extension<Caller>,
+    place: Place,
+    body: Bytes,
+) -> Response {
+    match exported(&api, granted, &caller, place, &body).await {
+        Ok(package) => success(&id, &package, json!({})),
+        Err(failure) => failure.answer(&id),
+    }
+}
+
+async fn exported(api: &Api, granted: Scope, caller: &Caller, place: Place, body: &[u8]) -> Result<Value, Failure> {
+    auth::require(granted, Scope::Admin)?;
+    let (run, batch_no) = batch(place)?;
+    let Export { reason, by, with_raw } = read(body)?;
+    let vault = api.vault.get().ok_or_else(|| {
+        let message = "black boxes are signed with the master key, and this server has none";
+        Failure::new(StatusCode::CONFLICT, Code::NotConfigured, message).hint("start it with PATRA_MASTER_KEY")
+    })?;
+    let by = on_record(by.as_deref(), caller);
+    let wish = Wish { run, batch_no, by: &by, reason: &reason, with_raw };
+    blackbox::export(&*api.store, vault, &api.clock, wish).await.map_err(|error| {
+        let message = error.to_string();
+        match error {
+            blackbox::Error::Replay(error) => refused(error),
+            blackbox::Error::Invalid(_) => Failure::bad_request(message),
+            _ => Failure::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalError, message),
+        }
+    })
+}
+
+pub(super) async fn redrive_batch(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(caller): Extension<Caller>,
+    place: Place,
+    body: Bytes,
+) -> Response {
+    let what = batch(place).map(|(run, batch_no)| What::Batch { run, batch_no });
+    redriven(&api, &id, &caller, what, &body).await
+}
+
+pub(super) async fn redrive_task(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(caller): Extension<Caller>,
+    place: Result<Path<i64>, PathRejection>,
+    body: Bytes,
+) -> Response {
+    redriven(&api, &id, &caller, number(place).map(|id| What::Task(TaskId(id))), &body).await
+}
+
+async fn redriven(api: &Api, id: &RequestId, caller: &Caller, what: Result<What, Failure>, body: &[u8]) -> Response {
+    match drive(api, caller, what, body).await {
+        Ok((status, data)) => (status, success(id, &data, json!({}))).into_response(),
+        Err(failure) => failure.answer(id),
+    }
+}
+
+async fn drive(
+    api: &Api,
+    caller: &Caller,
+    what: Result<What, Failure>,
+    body: &[u8],
+) -> Result<(StatusCode, Value), Failure> {
+    let what = what?;
+    let Redrive { request, by } = if body.is_empty() { Redrive::default() } else { read(body)? };
+    let request = match request {
+        Some(request) => request,
+        None => format!("redrive-{}", random_hex::<8>().map_err(|error| internal(error.to_string()))?),
+    };
+    let by = on_record(by.as_deref(), caller);
+    match redrive::redrive(&*api.store, what, &request, &by).await {
+        Ok(Redriven::ReadBack { batch, stats, next }) => {
+            Ok((StatusCode::OK, json!({ "outcome": "READ_BACK", "batch": batch, "stats": stats, "next": next })))
+        }
+        Ok(Redriven::Queued { task, existed }) => {
+            (api.nudge)();
+            let status = if existed { StatusCode::OK } else { StatusCode::ACCEPTED };
+            Ok((status, json!({ "outcome": "QUEUED", "task": task, "existed": existed, "request": request })))
+        }
+        Ok(Redriven::NotFound) | Err(redrive::Error::NotFound) => Err(missing(redrive::Error::NotFound.to_string())),
+        Err(error @ redrive::Error::Invalid(_)) => Err(Failure::bad_request(error.to_string())),
+        Err(error @ (redrive::Error::NotEnded | redrive::Error::Refused(_))) => {
+            Err(Failure::new(StatusCode::CONFLICT, Code::TaskConflict, error.to_string()))
+        }
+        Err(redrive::Error::Store(error)) => Err(error.into()),
+    }
+}
+
+/// Who asks, as it is put on record: what they call themselves, and the key that says who they are.
+fn on_record(name: Option<&str>, caller: &Caller) -> String {
+    let Caller(prefix) = caller;
+    match name.map(str::trim).filter(|name| !name.is_empty()) {
+        Some(name) => format!("{name} (key {prefix})"),
+        None => format!("key {prefix}"),
+    }
+}
+
+fn batch(place: Place) -> Result<(RunId, u32), Failure> {
+    let (run, batch_no) = number(place)?;
+    Ok((RunId(run), batch_no))
+}
+
+fn number<T>(place: Result<Path<T>, PathRejection>) -> Result<T, Failure> {
+    let place = place.map_err(|error| Failure { status: error.status(), ..Failure::bad_request(error.body_text()) })?;
+    Ok(place.0)
+}
+
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(body).map_err(|error| {
+        let message = format!("the body is not what this route takes: {error}");
+        Failure::new(StatusCode::UNPROCESSABLE_ENTITY, Code::InvalidInput, message)
+    })
+}
+
+fn refused(error: replay::Error) -> Failure {
+    let message = error.to_string();
+    match error {
+        replay::Error::Store(error) => error.into(),
+        replay::Error::NotFound { .. } => missing(message),
+        replay::Error::NotKept(_) => missing(message).hint("mode=live asks the far side once more"),
+        replay::Error::NotAsked(_) => Failure::new(StatusCode::SERVICE_UNAVAILABLE, Code::RateLimited, message),
+        replay::Error::Damaged(_) => internal(message),
+    }
+}
+
+fn missing(message: String) -> Failure {
+    Failure::new(StatusCode::NOT_FOUND, Code::NotFound, message)
+}
+
+fn internal(message: String) -> Failure {
+    Failure::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalError, message)
+}

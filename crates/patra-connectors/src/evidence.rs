@@ -1,0 +1,161 @@
+//! What the ledger keeps of an answer: enough to tell two answers apart and to see where one went wrong, nothing that is
+//! secret or personal (ING-14.3-05, C-54).
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+use patra_core::hash::sha256_hex;
+use patra_core::port::transport::Response;
+use patra_spec::Snapshot;
+
+use crate::classify::Refused;
+use crate::decode::Decoded;
+use crate::mask;
+
+/// So much of the body's beginning is hashed as the sample, and at most so much of it is kept as text, in bytes.
+pub const MAX_SAMPLE: usize = 1_024;
+/// What is looked at beyond that, so that nothing personal is cut in two and stays.
+const MARGIN: usize = 128;
+
+/// What became of an answer that was to be kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kept {
+    NotAsked,
+    Yes,
+    TooLarge,
+}
+
+/// Where an endpoint's pages have what the digest names.
+#[derive(Debug)]
+pub(crate) struct Digest {
+    paths: Map<String, Value>,
+}
+
+impl Digest {
+    pub(crate) fn new(spec: &Snapshot) -> Digest {
+        let paging = spec.pagination.clone().unwrap_or_default();
+        let paths = [
+            ("itemsPath", Some(spec.response.items_path.clone())),
+            ("nextTokenPath", paging.next_token_path),
+            ("nextTokenHeader", paging.next_token_header),
+            ("nextUrlPath", paging.next_url_path),
+            ("nextUrlHeader", paging.next_url_header),
+            ("totalPath", spec.response.total_path.clone()),
+            ("hasMorePath", spec.response.has_more_path.clone()),
+        ];
+        let paths = paths.into_iter().filter_map(|(name, path)| Some((name.to_owned(), path?.into())));
+        Digest { paths: paths.collect() }
+    }
+
+    /// JSON, for `response_digest`.
+    pub(crate) fn of(&self, response: &Response, read: Result<&Decoded, &Refused>, kept: Kept) -> String {
+        let mut digest = json!({
+            "status": response.status,
+            "headerHints": {
+                "retryAfter": response.header("retry-after"),
+                "rateLimitRemaining": response.header("x-ratelimit-remaining"),
+            },
+            "bytes": response.body.len(),
+            "bodyHash": format!("sha256:{}", sha256_hex(&response.body)),
+            "sample": format!("sha256:{}", sha256_hex(beginning(&response.body, MAX_SAMPLE))),
+            "sampleText": sample_text(&response.body),
+        });
+        let Some(map) = digest.as_object_mut() else { return "{}".to_owned() };
+        map.extend(self.paths.clone());
+        map.extend(match read {
+            Ok(decoded) => page(decoded),
+            Err(refused) => refusal(refused),
+        });
+        match kept {
+            Kept::NotAsked => {}
+            Kept::Yes => drop(map.insert("raw".into(), "kept".into())),
+            Kept::TooLarge => {
+                let reason = format!("not kept: larger than {} bytes", crate::kept::MAX_KEPT);
+                map.insert("raw".into(), reason.into());
+            }
+        }
+        digest.to_string()
+    }
+}
+
+/// What the page says about itself, and a hash over all that was made of it.
+fn page(decoded: &Decoded) -> Map<String, Value> {
+    let Decoded { facts, records, rejected, candidates, .. } = decoded;
+    let next = json!({
+        "token": facts.next_token, "url": facts.next_url, "hasMore": facts.has_more, "total": facts.total,
+    });
+    let rows = json!({
+        "itemsCount": facts.items,
+        "rows": records.len() + candidates.len(),
+        "rejected": rejected.len(),
+        "rowsHash": rows_hash(decoded),
+        "next": next,
+    });
+    rows.as_object().cloned().unwrap_or_default()
+}
+
+fn refusal(refused: &Refused) -> Map<String, Value> {
+    let Refused { fault, throttled, .. } = refused;
+    let refused = json!({ "code": fault.code, "level": fault.level, "throttled": throttled });
+    Map::from_iter([("refused".to_owned(), refused)])
+}
+
+/// Keys, versions, content and mapped fields, in the order of the page: the same snapshot and the same bytes give the same.
+fn rows_hash(decoded: &Decoded) -> String {
+    let mut hasher = Sha256::new();
+    let mut part = |bytes: &[u8]| {
+        hasher.update((bytes.len() as u64).to_be_bytes());
+        hasher.update(bytes);
+    };
+    for record in &decoded.records {
+        part(record.key.as_bytes());
+        part(&record.version.updated_at.micros().to_be_bytes());
+        part(&record.version.source_version.to_be_bytes());
+        part(&record.content_hash);
+        part(record.fields.as_bytes());
+    }
+    for candidate in &decoded.candidates {
+        part(candidate.id.as_bytes());
+        part(candidate.version.as_bytes());
+    }
+    for rejected in &decoded.rejected {
+        part(&rejected.index.to_be_bytes());
+        part(rejected.reason.as_bytes());
+    }
+    let hash: String = hasher.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hash}")
+}
+
+fn beginning(body: &[u8], len: usize) -> &[u8] {
+    &body[..body.len().min(len)]
+}
+
+/// The body's beginning for people to look at: without what may be personal, and without what databases do not take.
+fn sample_text(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(beginning(body, MAX_SAMPLE + MARGIN));
+    let text: String =
+        text.chars().map(|c| if c.is_control() && !"\n\r\t".contains(c) { '\u{fffd}' } else { c }).collect();
+    let mut text = mask::personal(&text).into_owned();
+    let cut = (0..=MAX_SAMPLE.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    text.truncate(cut);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // covers: C-54, ING-14.9-03, ING-14.10-02
+    #[test]
+    fn a_sample_is_short_and_says_nothing_of_persons() {
+        assert_eq!(sample_text(b"{\"id\":1}"), "{\"id\":1}");
+        assert_eq!(sample_text(&[b'a', 0, 0xff, b'b', b'\n']), "a\u{fffd}\u{fffd}b\n");
+        let mut body = vec![b'x'; MAX_SAMPLE - 6];
+        body.extend(" ann@example.org and more".bytes());
+        let sample = sample_text(&body);
+        assert!(sample.len() <= MAX_SAMPLE && !sample.contains("ann"), "{sample}");
+        for odd in ["ü".repeat(600), "€".repeat(400)] {
+            assert!((MAX_SAMPLE - 3..=MAX_SAMPLE).contains(&sample_text(odd.as_bytes()).len()));
+        }
+    }
+}

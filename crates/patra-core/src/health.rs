@@ -1,0 +1,492 @@
+//! How a far side is doing, as one process sees it, and what to do about it (ING-12.2): fewer requests, fewer tasks, smaller
+//! pages, narrower windows, or none at all for a while. Pure; one state per partition.
+//!
+//! Two loops work side by side. The rate follows refusals (429): down at once, back in small steps while none come. The
+//! circuit follows failures: so many in a row open it, then nobody asks, then one request tries, and its answer decides.
+
+use std::time::Duration;
+
+use crate::rng::Rng;
+use crate::time::Ts;
+use crate::tx::SelfHealing;
+
+/// When to act. Manifests set them under `health`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Thresholds {
+    /// Share of refusals for pacing among the answers of `throttle_window`.
+    pub throttle_ratio: f64,
+    pub throttle_window: Duration,
+    /// Average time of an answer.
+    pub slow_batch: Duration,
+    /// Failures in a row.
+    pub circuit_after: u32,
+    /// How long nobody asks; up to double, so that processes do not come back in step.
+    pub circuit_open: Duration,
+    /// The rate never falls below this share of what is configured.
+    pub rate_floor: f64,
+    pub min_page_size: u32,
+    pub large_response_bytes: u64,
+}
+
+impl Default for Thresholds {
+    fn default() -> Thresholds {
+        Thresholds {
+            throttle_ratio: 0.05,
+            throttle_window: Duration::from_secs(300),
+            slow_batch: Duration::from_secs(3),
+            circuit_after: 3,
+            circuit_open: Duration::from_secs(60),
+            rate_floor: 0.3,
+            min_page_size: 10,
+            large_response_bytes: 5 << 20,
+        }
+    }
+}
+
+/// What a request came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Answer {
+    /// The far side asked for fewer requests.
+    pub throttled: bool,
+    /// No answer, or one that says the far side is in trouble (5xx).
+    pub failed: bool,
+    pub latency: Duration,
+    pub bytes: u64,
+    pub items: u32,
+    pub page_size: u32,
+}
+
+/// What to do now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Advice {
+    /// Of the configured rate, in percent.
+    pub rate_percent: u32,
+    /// Of the tasks that may run at once.
+    pub tasks_percent: u32,
+    /// Of the configured page size.
+    pub page_percent: u32,
+    pub min_page_size: u32,
+    /// Windows should be narrower than the one at hand.
+    pub narrower: bool,
+    /// The circuit was open a moment ago.
+    pub circuit_open: bool,
+}
+
+impl Default for Advice {
+    fn default() -> Advice {
+        Advice {
+            rate_percent: 100,
+            tasks_percent: 100,
+            page_percent: 100,
+            min_page_size: 1,
+            narrower: false,
+            circuit_open: false,
+        }
+    }
+}
+
+impl Advice {
+    /// For the ledger.
+    pub fn healing(&self) -> SelfHealing {
+        SelfHealing {
+            qps_downshift: self.rate_percent < 100,
+            page_size_shrink: false,
+            concurrency_down: self.tasks_percent < 100,
+            circuit_open: self.circuit_open,
+        }
+    }
+
+    pub fn page_size(&self, configured: u32) -> u32 {
+        let smaller = u64::from(configured) * u64::from(self.page_percent) / 100;
+        (smaller as u32).max(self.min_page_size).min(configured).max(1)
+    }
+
+    /// `C_max` under this advice: never none at all.
+    pub fn tasks(&self, c_max: u32) -> u32 {
+        (u64::from(c_max) * u64::from(self.tasks_percent) / 100).max(1) as u32
+    }
+}
+
+/// Something was done about it: for logs and metrics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    RateDown { percent: u32 },
+    RateUp { percent: u32 },
+    TasksDown { percent: u32 },
+    TasksUp { percent: u32 },
+    PagesDown { percent: u32 },
+    PagesUp { percent: u32 },
+    CircuitOpened { until: Ts },
+    CircuitClosed,
+}
+
+/// Answers before a share or an average says anything.
+const ENOUGH: u32 = 20;
+
+/// The window is counted in so many parts.
+const PARTS: usize = 10;
+
+/// No factor changes more often than this: what was done must be felt first.
+const SETTLE: Duration = Duration::from_secs(10);
+
+/// A probe whose answer does not come for so long is given up.
+const PROBE_PATIENCE: Duration = Duration::from_secs(60);
+
+/// The longest that a circuit stays open, jitter apart.
+const MAX_OPEN: Duration = Duration::from_secs(600);
+
+#[derive(Clone, Debug)]
+pub struct Health {
+    thresholds: Thresholds,
+    parts: [Part; PARTS],
+    failures: u32,
+    circuit: Circuit,
+    rate: Factor,
+    tasks: Factor,
+    pages: Factor,
+    /// Until when windows should be cut.
+    narrower_until: Ts,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    /// Which part of time this counts.
+    number: i64,
+    answers: u32,
+    throttled: u32,
+    latency_ms: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Circuit {
+    Closed,
+    Open {
+        until: Ts,
+        times: u32,
+    },
+    /// One request is on its way to find out.
+    Probing {
+        since: Ts,
+        times: u32,
+    },
+}
+
+/// A share of what is configured, and when it changed.
+#[derive(Clone, Copy, Debug)]
+struct Factor {
+    percent: u32,
+    changed: Ts,
+}
+
+impl Factor {
+    const FULL: Factor = Factor { percent: 100, changed: Ts::MIN };
+
+    fn may_change(&self, now: Ts) -> bool {
+        self.changed == Ts::MIN || now.since(self.changed) >= SETTLE
+    }
+
+    /// Down to seven tenths, never below the floor. True when it changed.
+    fn down(&mut self, now: Ts, floor: u32) -> bool {
+        let next = (self.percent * 7 / 10).max(floor);
+        if next == self.percent || !self.may_change(now) {
+            return false;
+        }
+        *self = Factor { percent: next, changed: now };
+        true
+    }
+
+    fn up(&mut self, now: Ts) -> bool {
+        if self.percent == 100 || !self.may_change(now) {
+            return false;
+        }
+        *self = Factor { percent: (self.percent + 10).min(100), changed: now };
+        true
+    }
+}
+
+impl Health {
+    pub fn new(thresholds: Thresholds) -> Health {
+        Health {
+            thresholds,
+            parts: [Part::default(); PARTS],
+            failures: 0,
+            circuit: Circuit::Closed,
+            rate: Factor::FULL,
+            tasks: Factor::FULL,
+            pages: Factor::FULL,
+            narrower_until: Ts::MIN,
+        }
+    }
+
+    /// Another manifest may set other thresholds.
+    pub fn set(&mut self, thresholds: Thresholds) {
+        self.thresholds = thresholds;
+    }
+
+    /// Whether a request may be sent at all; otherwise when to ask again. Behind an open circuit one asker is let through.
+    pub fn permit(&mut self, now: Ts) -> Option<Ts> {
+        match self.circuit {
+            Circuit::Closed => None,
+            Circuit::Open { until, .. } if now < until => Some(until),
+            Circuit::Probing { since, .. } if now.since(since) < PROBE_PATIENCE => Some(now + Duration::from_secs(1)),
+            Circuit::Open { times, .. } | Circuit::Probing { times, .. } => {
+                self.circuit = Circuit::Probing { since: now, times };
+                None
+            }
+        }
+    }
+
+    pub fn advice(&self, now: Ts) -> Advice {
+        Advice {
+            rate_percent: self.rate.percent,
+            tasks_percent: self.tasks.percent,
+            page_percent: self.pages.percent,
+            min_page_size: self.thresholds.min_page_size,
+            narrower: now < self.narrower_until,
+            circuit_open: self.circuit != Circuit::Closed,
+        }
+    }
+
+    /// Takes note of an answer and says what is done about it.
+    pub fn on(&mut self, now: Ts, answer: &Answer, rng: &mut Rng, actions: &mut Vec<Action>) {
+        self.count(now, answer);
+        self.on_circuit(now, answer.failed, rng, actions);
+        let (answers, throttled, latency_ms) = self.sum(now);
+        let enough = answers >= ENOUGH;
+        if answer.throttled {
+            self.on_throttled(now, enough && self.is_throttled(answers, throttled), actions);
+        } else if throttled == 0 && self.rate.up(now) {
+            actions.push(Action::RateUp { percent: self.rate.percent });
+        }
+        let slow = enough && latency_ms / u64::from(answers) > self.thresholds.slow_batch.as_millis() as u64;
+        self.on_pace(now, slow, actions);
+        self.on_size(now, answer, slow, actions);
+    }
+
+    fn is_throttled(&self, answers: u32, throttled: u32) -> bool {
+        f64::from(throttled) > self.thresholds.throttle_ratio * f64::from(answers)
+    }
+
+    fn on_throttled(&mut self, now: Ts, often: bool, actions: &mut Vec<Action>) {
+        let floor = (self.thresholds.rate_floor * 100.0).ceil() as u32;
+        if self.rate.down(now, floor) {
+            actions.push(Action::RateDown { percent: self.rate.percent });
+        }
+        if often {
+            self.narrower_until = now + self.thresholds.throttle_window / PARTS as u32;
+        }
+    }
+
+    fn on_pace(&mut self, now: Ts, slow: bool, actions: &mut Vec<Action>) {
+        if slow && self.tasks.down(now, 25) {
+            actions.push(Action::TasksDown { percent: self.tasks.percent });
+        } else if !slow && self.tasks.up(now) {
+            actions.push(Action::TasksUp { percent: self.tasks.percent });
+        }
+    }
+
+    fn on_size(&mut self, now: Ts, answer: &Answer, slow: bool, actions: &mut Vec<Action>) {
+        let large = answer.bytes > self.thresholds.large_response_bytes
+            || answer.page_size > 0 && u64::from(answer.items) > 2 * u64::from(answer.page_size);
+        if large {
+            self.narrower_until = now + self.thresholds.throttle_window / PARTS as u32;
+        }
+        if (slow || large) && self.pages.down(now, 1) {
+            actions.push(Action::PagesDown { percent: self.pages.percent });
+        } else if !slow && !large && self.pages.up(now) {
+            actions.push(Action::PagesUp { percent: self.pages.percent });
+        }
+    }
+
+    fn on_circuit(&mut self, now: Ts, failed: bool, rng: &mut Rng, actions: &mut Vec<Action>) {
+        if !failed {
+            self.failures = 0;
+            if std::mem::replace(&mut self.circuit, Circuit::Closed) != Circuit::Closed {
+                actions.push(Action::CircuitClosed);
+            }
+            return;
+        }
+        self.failures = self.failures.saturating_add(1);
+        let times = match self.circuit {
+            Circuit::Closed if self.failures < self.thresholds.circuit_after => return,
+            // What was sent before it opened says nothing new.
+            Circuit::Open { .. } => return,
+            Circuit::Closed => 0,
+            Circuit::Probing { times, .. } => times,
+        };
+        let base = (self.thresholds.circuit_open * 2u32.pow(times.min(6))).min(MAX_OPEN);
+        let jitter = Duration::from_micros(rng.below(crate::time::micros(base).max(1) as u64));
+        let until = now + base + jitter;
+        self.circuit = Circuit::Open { until, times: times + 1 };
+        actions.push(Action::CircuitOpened { until });
+    }
+
+    fn count(&mut self, now: Ts, answer: &Answer) {
+        let number = self.number(now);
+        let part = &mut self.parts[number.rem_euclid(PARTS as i64) as usize];
+        if part.number != number {
+            *part = Part { number, ..Part::default() };
+        }
+        part.answers += 1;
+        part.throttled += u32::from(answer.throttled);
+        part.latency_ms += answer.latency.as_millis() as u64;
+    }
+
+    fn sum(&self, now: Ts) -> (u32, u32, u64) {
+        let oldest = self.number(now) - PARTS as i64;
+        let live = self.parts.iter().filter(|part| part.number > oldest && part.answers > 0);
+        live.fold((0, 0, 0), |(answers, throttled, latency), part| {
+            (answers + part.answers, throttled + part.throttled, latency + part.latency_ms)
+        })
+    }
+
+    fn number(&self, now: Ts) -> i64 {
+        let part = crate::time::micros(self.thresholds.throttle_window / PARTS as u32).max(1);
+        now.micros().div_euclid(part)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: Answer = Answer {
+        throttled: false,
+        failed: false,
+        latency: Duration::from_millis(50),
+        bytes: 0,
+        items: 0,
+        page_size: 0,
+    };
+    const REFUSED: Answer = Answer { throttled: true, ..GOOD };
+    const FAILED: Answer = Answer { failed: true, ..GOOD };
+
+    struct Far {
+        health: Health,
+        rng: Rng,
+        now: Ts,
+    }
+
+    impl Far {
+        fn new() -> Far {
+            Far { health: Health::new(Thresholds::default()), rng: Rng::new(7), now: Ts::from_secs(1_000) }
+        }
+
+        fn tell(&mut self, answer: Answer) -> Vec<Action> {
+            let mut actions = Vec::new();
+            self.health.on(self.now, &answer, &mut self.rng, &mut actions);
+            actions
+        }
+
+        fn wait(&mut self, secs: u64) {
+            self.now = self.now + Duration::from_secs(secs);
+        }
+
+        fn advice(&self) -> Advice {
+            self.health.advice(self.now)
+        }
+    }
+
+    // covers: ING-12.2-01
+    #[test]
+    fn refusals_lower_the_rate_to_the_floor_and_silence_brings_it_back() {
+        let mut far = Far::new();
+        assert_eq!(far.tell(REFUSED), [Action::RateDown { percent: 70 }]);
+        assert!(far.tell(REFUSED).is_empty(), "what was done must be felt first");
+        for _ in 0..10 {
+            far.wait(11);
+            far.tell(REFUSED);
+        }
+        assert_eq!(far.advice().rate_percent, 30);
+        assert!(far.advice().healing().qps_downshift);
+        far.wait(301);
+        assert_eq!(far.tell(GOOD), [Action::RateUp { percent: 40 }]);
+        for _ in 0..10 {
+            far.wait(11);
+            far.tell(GOOD);
+        }
+        assert_eq!(far.advice(), Advice { min_page_size: 10, ..Advice::default() });
+    }
+
+    #[test]
+    fn many_refusals_among_the_answers_ask_for_narrower_windows() {
+        let mut far = Far::new();
+        for _ in 0..38 {
+            far.tell(GOOD);
+        }
+        far.tell(REFUSED);
+        assert!(!far.advice().narrower, "one of forty is within five percent");
+        far.tell(REFUSED);
+        far.tell(REFUSED);
+        assert!(far.advice().narrower);
+        far.wait(31);
+        assert!(!far.advice().narrower, "for a while");
+    }
+
+    // covers: ING-12.2-02
+    #[test]
+    fn slow_answers_lower_the_tasks_and_the_pages() {
+        let mut far = Far::new();
+        let slow = Answer { latency: Duration::from_secs(4), ..GOOD };
+        for _ in 0..19 {
+            assert!(far.tell(slow).is_empty(), "too few to tell");
+        }
+        assert_eq!(far.tell(slow), [Action::TasksDown { percent: 70 }, Action::PagesDown { percent: 70 }]);
+        let advice = far.advice();
+        assert_eq!((advice.tasks(4), advice.tasks(1), advice.page_size(100)), (2, 1, 70));
+        assert_eq!(
+            (advice.page_size(12), advice.page_size(5)),
+            (10, 5),
+            "not below the least, nor above the configured"
+        );
+    }
+
+    // covers: ING-8.4-01
+    #[test]
+    fn an_answer_that_is_far_too_large_shrinks_pages_and_windows() {
+        for large in [Answer { bytes: 6 << 20, ..GOOD }, Answer { items: 201, page_size: 100, ..GOOD }] {
+            let mut far = Far::new();
+            assert_eq!(far.tell(large), [Action::PagesDown { percent: 70 }]);
+            assert!(far.advice().narrower);
+        }
+    }
+
+    // covers: ING-12.2-04
+    #[test]
+    fn failures_in_a_row_open_the_circuit_and_one_probe_decides() {
+        let mut far = Far::new();
+        assert!(far.tell(FAILED).is_empty() && far.tell(FAILED).is_empty());
+        far.tell(GOOD);
+        assert!(far.tell(FAILED).is_empty() && far.tell(FAILED).is_empty(), "in a row means in a row");
+        let actions = far.tell(FAILED);
+        let [Action::CircuitOpened { until }] = actions[..] else { panic!("{actions:?}") };
+        let open = until.since(far.now);
+        assert!(open >= Duration::from_secs(60) && open <= Duration::from_secs(120));
+        assert_eq!(far.health.permit(far.now), Some(until));
+        assert!(far.tell(FAILED).is_empty(), "late answers change nothing");
+        far.now = until;
+        assert_eq!(far.health.permit(far.now), None, "one may try");
+        assert!(far.health.permit(far.now).is_some(), "the others wait for it");
+        let actions = far.tell(FAILED);
+        let [Action::CircuitOpened { until }] = actions[..] else { panic!("{actions:?}") };
+        assert!(until.since(far.now) >= Duration::from_secs(120), "longer each time");
+        far.now = until;
+        assert_eq!(far.health.permit(far.now), None);
+        assert_eq!(far.tell(GOOD), [Action::CircuitClosed]);
+        assert_eq!(far.health.permit(far.now), None);
+    }
+
+    #[test]
+    fn a_probe_that_never_answers_is_followed_by_another() {
+        let mut far = Far::new();
+        for _ in 0..3 {
+            far.tell(FAILED);
+        }
+        far.wait(121);
+        assert_eq!(far.health.permit(far.now), None);
+        far.wait(30);
+        assert!(far.health.permit(far.now).is_some());
+        far.wait(31);
+        assert_eq!(far.health.permit(far.now), None);
+    }
+}

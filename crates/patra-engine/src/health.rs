@@ -1,0 +1,80 @@
+//! How the far sides are doing, as this process sees them: one state per partition, in memory. What is done about them is said
+//! in the log and counted in the ledger.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use patra_core::Ts;
+use patra_core::gate::Decision;
+use patra_core::health::{Action, Advice, Answer, Health, Thresholds};
+use patra_core::rng::Rng;
+use patra_core::tx::Inventory;
+
+use crate::events;
+
+#[derive(Debug)]
+pub(crate) struct Wards {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    rng: Rng,
+    wards: HashMap<Inventory, Ward>,
+}
+
+#[derive(Debug)]
+struct Ward {
+    health: Health,
+    /// Tasks that the manifest allows at once.
+    c_max: u32,
+}
+
+impl Wards {
+    pub(crate) fn new(seed: u64) -> Wards {
+        Wards { inner: Mutex::new(Inner { rng: Rng::new(seed), wards: HashMap::new() }) }
+    }
+
+    /// Whether the circuit lets a request through, and what else to mind.
+    pub(crate) fn permit(&self, who: &Inventory, thresholds: Thresholds, c_max: u32, now: Ts) -> (Decision, Advice) {
+        let mut inner = self.lock();
+        let ward = inner.ward(who, thresholds, c_max);
+        let decision = ward.health.permit(now).map_or(Decision::Allow, Decision::WaitUntil);
+        (decision, ward.health.advice(now))
+    }
+
+    pub(crate) fn on(&self, who: &Inventory, now: Ts, answer: &Answer) {
+        let mut inner = self.lock();
+        let Inner { rng, wards } = &mut *inner;
+        let Some(ward) = wards.get_mut(who) else { return };
+        let mut actions: Vec<Action> = Vec::new();
+        ward.health.on(now, answer, rng, &mut actions);
+        for action in actions {
+            events::healed(who, &action, now);
+        }
+    }
+
+    /// Partitions that should take fewer tasks than they may.
+    pub(crate) fn caps(&self, now: Ts) -> Vec<(Inventory, u32)> {
+        let inner = self.lock();
+        let lowered = |(who, ward): (&Inventory, &Ward)| {
+            let cap = ward.health.advice(now).tasks(ward.c_max);
+            (cap < ward.c_max).then(|| (who.clone(), cap))
+        };
+        inner.wards.iter().filter_map(lowered).collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        // A panic while the lock was held cannot have left a state half changed: use it on.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn ward(&mut self, who: &Inventory, thresholds: Thresholds, c_max: u32) -> &mut Ward {
+        let ward = self.wards.entry(who.clone()).or_insert_with(|| Ward { health: Health::new(thresholds), c_max });
+        ward.health.set(thresholds);
+        ward.c_max = c_max;
+        ward
+    }
+}

@@ -1,0 +1,183 @@
+//! Black-box replay (ING-14.9): one batch once more, from what the ledger and the archive have of it, and what differs. Nothing
+//! is written: not a row, not a cursor, not a token. Driving a batch again in production is another thing, see [`redrive`].
+
+mod compare;
+mod decide;
+mod healing;
+mod live;
+mod readonly;
+mod recording;
+pub mod redrive;
+mod report;
+
+use std::time::Duration;
+
+use patra_connectors::{Ask, Exchange, Pager};
+use patra_core::port::Queries;
+use patra_core::protocol::run::{Page, Refusal};
+use patra_core::tx::TxError;
+use patra_core::{Fault, RunId};
+
+pub use live::Live;
+pub use readonly::ReadOnly;
+pub use recording::{Keys, Recording};
+pub use report::{Agreement, Cause, Check, Counts, Decisions, Healing, MAX_SAMPLES, Mode, Report, Sample, Verdict};
+
+pub(crate) use decide::counts;
+pub(crate) use recording::Case;
+
+/// Why there is no report.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Store(#[from] TxError),
+    #[error("run {run} has no batch {batch_no}")]
+    NotFound { run: RunId, batch_no: u32 },
+    #[error("the answer of this batch is not kept: {0}")]
+    NotKept(String),
+    #[error("the recording is damaged: {0}")]
+    Damaged(String),
+    #[error("the far side cannot be asked now: {0}")]
+    NotAsked(String),
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Error {
+        Error::Damaged(fault.message)
+    }
+}
+
+/// Replays from the answer that was kept: no network. With a store, tells what a commit would do to what is stored.
+pub async fn from_archive(recording: &Recording, queries: Option<&dyn Queries>) -> Result<Report, Error> {
+    let case = Case::read(recording)?;
+    let pager = Pager::new(&case.snapshot)?;
+    let answer = recording.answer()?;
+    if answer.is_none() && case.was_answered() {
+        return Err(Error::NotKept(not_kept(&case)));
+    }
+    let exchange = match exchange(&case, &pager) {
+        Ok(exchange) => exchange,
+        Err(fault) => return Ok(unrendered(case, Mode::Archive, &fault)),
+    };
+    let mut checks = vec![compare::context(&case), compare::request(&case.request, exchange.digest())];
+    let Some(answer) = answer else {
+        let note = "no answer came when this batch was read, so there is none to read again";
+        return Ok(report(case, Mode::Archive, checks, None, None, vec![note.to_owned()]));
+    };
+    let result = pager.read(exchange, Ok(answer), Duration::ZERO, case.now);
+    checks.extend(compared(&case, &result));
+    finish(case, Mode::Archive, checks, result, queries).await
+}
+
+/// Sends the same request to the far side, through the gate and with its credential, and compares what comes now.
+pub async fn live(recording: &Recording, queries: &dyn Queries, live: &Live) -> Result<Report, Error> {
+    let case = Case::read(recording)?;
+    let pager = Pager::new(&case.snapshot)?;
+    let exchange = match exchange(&case, &pager) {
+        Ok(exchange) => exchange,
+        Err(fault) => return Ok(unrendered(case, Mode::Live, &fault)),
+    };
+    let mut checks = vec![compare::context(&case), compare::request(&case.request, exchange.digest())];
+    let result = live.ask(&case, &pager, exchange).await?;
+    match &result {
+        Err(refusal) if refusal.evidence.status == 0 => {
+            checks.push(compare::silence(&case.response, &refusal.fault.message));
+        }
+        _ => checks.extend(compared(&case, &result)),
+    }
+    finish(case, Mode::Live, checks, result, Some(queries)).await
+}
+
+/// The request of the batch, rendered once more from what the ledger has.
+fn exchange(case: &Case, pager: &Pager) -> Result<Exchange, Fault> {
+    let (position, window) = (&case.position, case.asked());
+    let ask = Ask { position, window, page_size: case.page_size, params: &case.params, now: case.now };
+    pager.request(&ask).map_err(|refusal| refusal.fault)
+}
+
+fn compared(case: &Case, result: &Result<Box<Page>, Box<Refusal>>) -> Vec<Check> {
+    let replayed = match result {
+        Ok(page) => &page.evidence.response_digest,
+        Err(refusal) => &refusal.evidence.response_digest,
+    };
+    let mut checks = compare::answer(&case.response, replayed);
+    checks.extend(compare::position(case, result));
+    checks
+}
+
+async fn finish(
+    case: Case,
+    mode: Mode,
+    mut checks: Vec<Check>,
+    result: Result<Box<Page>, Box<Refusal>>,
+    queries: Option<&dyn Queries>,
+) -> Result<Report, Error> {
+    let mut decisions = None;
+    if let (Ok(page), Some(queries)) = (&result, queries) {
+        let (decided, behind) = decide::decide(queries, &case, page).await?;
+        // What was committed once is there, in this version or a newer one.
+        if mode == Mode::Archive && !case.has_failed() {
+            let missing = if behind == 0 { "all stored".to_owned() } else { format!("{behind} missing or older") };
+            checks.push(Check::of("stored records", "all stored", missing));
+        }
+        decisions = Some(decided);
+    }
+    Ok(report(case, mode, checks, Some(&result), decisions, Vec::new()))
+}
+
+/// The request could not be rendered, then or now.
+fn unrendered(case: Case, mode: Mode, fault: &Fault) -> Report {
+    let recorded = case.error.as_ref().map_or_else(|| "a request".to_owned(), ToString::to_string);
+    let checks = vec![compare::context(&case), Check::of("request", recorded, fault.to_string())];
+    let note = "the request cannot be rendered, so nothing was sent";
+    report(case, mode, checks, None, None, vec![note.to_owned()])
+}
+
+fn report(
+    case: Case,
+    mode: Mode,
+    checks: Vec<Check>,
+    result: Option<&Result<Box<Page>, Box<Refusal>>>,
+    decisions: Option<Decisions>,
+    mut notes: Vec<String>,
+) -> Report {
+    let cause = case.error.clone().filter(|_| case.has_failed()).map(|error| {
+        let reproduced = match result {
+            None => None,
+            // The page reads well by itself: the run ended for what it said together with the others.
+            Some(Ok(_)) if case.response["refused"].is_null() => None,
+            Some(Ok(_)) => Some(false),
+            Some(Err(refusal)) => {
+                let refused = &case.response["refused"];
+                Some(refused["code"] == refusal.fault.code.as_str() && refused["level"] == refusal.fault.level.as_str())
+            }
+        };
+        Cause { code: error.code, level: error.level, message: error.message, reproduced }
+    });
+    if matches!(&cause, Some(Cause { reproduced: None, .. })) && matches!(result, Some(Ok(_))) {
+        notes.push("the page reads well by itself; the run failed by how it follows the pages before it".to_owned());
+    }
+    if checks.iter().any(|check| check.what == "position" && check.result == Agreement::Unknown) {
+        notes.push("where the slice went on was decided by more than this page".to_owned());
+    }
+    let healing = healing::healing(&case, result);
+    Report {
+        verdict: Report::judge(mode, &checks),
+        status: case.status,
+        keys: case.keys,
+        mode,
+        checks,
+        cause,
+        healing,
+        decisions,
+        notes,
+    }
+}
+
+fn not_kept(case: &Case) -> String {
+    match case.response["raw"].as_str() {
+        Some("kept") => "its time is over".to_owned(),
+        Some(reason) => reason.to_owned(),
+        None => "the manifest had no `raw: { keep: … }` when it was read".to_owned(),
+    }
+}

@@ -1,0 +1,166 @@
+//! The difference table: what was recorded against what the replay gives.
+
+use serde_json::Value;
+
+use patra_core::paging::{Position, Step, Walk};
+use patra_core::protocol::run::{Page, Refusal};
+
+use super::recording::Case;
+use super::report::{Agreement, Check};
+
+/// Longest text of a cell.
+const MAX_CELL: usize = 120;
+
+/// Whether the rows of the ledger belong together and to the spec.
+pub(super) fn context(case: &Case) -> Check {
+    let apart: Vec<_> = case.context.iter().filter(|(_, one, other)| one != other).collect();
+    match apart.first() {
+        None => Check::of("context", case.keys.spec_fingerprint.clone(), case.keys.spec_fingerprint.clone()),
+        Some((what, one, other)) => Check::of("context", one.clone(), format!("{what}: {other}")),
+    }
+}
+
+/// The request as it was rendered, against the one that is rendered from the ledger now.
+pub(super) fn request(recorded: &Value, rebuilt: &str) -> Check {
+    let (recorded, rebuilt) = (plain(recorded.clone()), plain(serde_json::from_str(rebuilt).unwrap_or_default()));
+    let shown = |digest: &Value| cut(&format!("{} {}", word(&digest["method"]), word(&digest["url"])));
+    if recorded == rebuilt {
+        return Check::of("request", shown(&recorded), shown(&rebuilt));
+    }
+    let names = ["method", "url", "query", "headers", "bodyHash", "now"];
+    let apart: Vec<_> = names.into_iter().filter(|name| recorded[*name] != rebuilt[*name]).collect();
+    let of = |digest: &Value| apart.iter().map(|name| format!("{name} {}", digest[*name])).collect::<Vec<_>>();
+    let side = |digest: &Value| cut(&of(digest).join(", "));
+    Check { what: "request", recorded: side(&recorded), replayed: side(&rebuilt), result: Agreement::Different }
+}
+
+/// Which credential went along is no part of the request.
+fn plain(mut digest: Value) -> Value {
+    if let Some(map) = digest.as_object_mut() {
+        map.remove("credentialId");
+    }
+    digest
+}
+
+/// The answer, member by member of its digest.
+pub(super) fn answer(recorded: &Value, replayed: &str) -> Vec<Check> {
+    let replayed: Value = serde_json::from_str(replayed).unwrap_or_default();
+    let members = [
+        ("status", "status"),
+        ("itemsCount", "itemsCount"),
+        ("nextHint", "next"),
+        ("sample hash", "sample"),
+        ("body hash", "bodyHash"),
+        ("rows", "rowsHash"),
+        ("rejected", "rejected"),
+        ("refusal", "refused"),
+    ];
+    let check = |(what, member): (&'static str, &str)| {
+        let (then, now) = (&recorded[member], &replayed[member]);
+        let check = Check::of(what, cut(&word(then)), cut(&word(now)));
+        match (then.is_null(), now.is_null()) {
+            (true, true) => None,
+            // A page where there was a refusal, or the other way round, lacks the members of the other.
+            _ => Some(Check { result: if then == now { Agreement::Same } else { Agreement::Different }, ..check }),
+        }
+    };
+    members.into_iter().filter_map(check).collect()
+}
+
+/// No answer this time.
+pub(super) fn silence(recorded: &Value, why: &str) -> Check {
+    Check::of("status", cut(&word(&recorded["status"])), cut(&format!("no answer: {why}")))
+}
+
+/// Where the slice went on. The pages before this one have a say in it: where it differs, that is not held against the page.
+pub(super) fn position(case: &Case, result: &Result<Box<Page>, Box<Refusal>>) -> Option<Check> {
+    let Ok(page) = result else { return None };
+    if case.has_failed() {
+        return None;
+    }
+    let behind = behind(case, page)?;
+    let check = Check::of("position", place(case.next.as_ref()), place(behind.as_ref()));
+    let result = if check.result == Agreement::Same { Agreement::Same } else { Agreement::Unknown };
+    Some(Check { result, ..check })
+}
+
+fn behind(case: &Case, page: &Page) -> Option<Option<Position>> {
+    let here = &case.position;
+    if matches!(here, Position::Ids { .. } | Position::Keys { .. }) {
+        return None;
+    }
+    let mut rule = case.snapshot.paging();
+    if case.page_size > 0 {
+        rule.page_size = case.page_size;
+    }
+    let mut walk = Walk::new(*here == rule.first());
+    match walk.after(&rule, here, &page.facts, page.content, &page.rejected) {
+        Step::Next { next, .. } | Step::TooMuch { next, .. } | Step::MaxPage { next, .. } => Some(Some(next)),
+        Step::Again => Some(Some(here.clone())),
+        Step::End(_) => Some(None),
+        Step::Restart | Step::Broken(_) => None,
+    }
+}
+
+fn place(position: Option<&Position>) -> String {
+    let text = position.map(|position| serde_json::to_string(position).unwrap_or_default());
+    cut(&text.unwrap_or_else(|| "the end".to_owned()))
+}
+
+fn word(value: &Value) -> String {
+    match value {
+        Value::Null => "none".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn cut(text: &str) -> String {
+    if text.chars().count() <= MAX_CELL {
+        return text.to_owned();
+    }
+    text.chars().take(MAX_CELL - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn digest(query: &str, credential: Option<i64>) -> Value {
+        let mut digest = json!({ "method": "GET", "url": "https://x.org/a", "query": { "q": query }, "now": "t" });
+        if let Some(id) = credential {
+            digest["credentialId"] = id.into();
+        }
+        digest
+    }
+
+    // covers: ING-14.9-09
+    #[test]
+    fn a_request_is_the_same_whoever_asks_and_differs_by_what_is_named() {
+        let same = request(&digest("a", Some(7)), &digest("a", None).to_string());
+        assert_eq!((same.result, same.recorded.as_str()), (Agreement::Same, "GET https://x.org/a"));
+        let other = request(&digest("a", None), &digest("b", None).to_string());
+        assert_eq!(other.result, Agreement::Different);
+        assert_eq!((other.recorded.as_str(), other.replayed.as_str()), (r#"query {"q":"a"}"#, r#"query {"q":"b"}"#));
+    }
+
+    // covers: ING-14.9-10
+    #[test]
+    fn answers_are_compared_member_by_member() {
+        let recorded =
+            json!({ "status": 200, "itemsCount": 2, "next": { "token": "b" }, "sample": "s", "rejected": 0 });
+        let result = |replayed: &Value| -> Vec<_> {
+            answer(&recorded, &replayed.to_string()).iter().map(|check| (check.what, check.result)).collect()
+        };
+        assert!(result(&recorded).iter().all(|(_, result)| *result == Agreement::Same));
+        let mut other = recorded.clone();
+        other["next"]["token"] = "c".into();
+        let differs: Vec<_> = result(&other).into_iter().filter(|(_, result)| *result != Agreement::Same).collect();
+        assert_eq!(differs, [("nextHint", Agreement::Different)]);
+        let refused = json!({ "status": 503, "refused": { "code": "PLATFORM_ERROR" } });
+        assert!(result(&refused).contains(&("refusal", Agreement::Different)));
+        assert!(result(&refused).contains(&("itemsCount", Agreement::Different)));
+    }
+}

@@ -1,0 +1,121 @@
+//! What a commit of the replayed page would do to what is stored. Asks, and writes nothing (ING-14.9-11).
+
+use std::collections::HashMap;
+
+use patra_core::port::Queries;
+use patra_core::port::query::StoredVersion;
+use patra_core::protocol::run::Page;
+use patra_core::record::{Record, Version, deduplicate};
+use patra_core::tx::{BatchStats, TxError};
+
+use super::recording::Case;
+use super::report::{Counts, Decisions, MAX_SAMPLES, Sample};
+use crate::shape::stream;
+
+/// Keys that are asked for at once.
+const AT_ONCE: usize = 500;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Decision {
+    Insert,
+    Update,
+    Skip,
+}
+
+/// The decisions, and how many records of the page are missing from the store or older there.
+pub(super) async fn decide(queries: &dyn Queries, case: &Case, page: &Page) -> Result<(Decisions, u32), TxError> {
+    let mut records = page.records.clone();
+    let outside = (page.facts.items as usize).saturating_sub(records.len() + page.rejected.len());
+    let duplicates = deduplicate(&mut records);
+    let stream = stream(&case.snapshot, &case.project_key);
+    let generation = case.snapshot.mapping_generation();
+    let mut now =
+        Counts { skipped: (outside + duplicates) as u32, failed: page.rejected.len() as u32, ..Counts::default() };
+    let (mut samples, mut behind) = (Vec::new(), 0);
+    for group in records.chunks(AT_ONCE) {
+        let keys: Vec<_> = group.iter().map(|record| record.key.clone()).collect();
+        let stored = queries.stored(&stream, &keys).await?;
+        let stored: HashMap<_, _> = stored.into_iter().map(|row| (row.key.clone(), row)).collect();
+        for record in group {
+            let there = stored.get(&record.key);
+            let decision = verdict(record, there, case.refresh, &generation);
+            let (count, word) = match decision {
+                Decision::Insert => (&mut now.inserted, "insert"),
+                Decision::Update => (&mut now.updated, "update"),
+                Decision::Skip => (&mut now.skipped, "skip"),
+            };
+            *count += 1;
+            behind += u32::from(there.is_none_or(|there| there.version < record.version));
+            if samples.len() < MAX_SAMPLES {
+                let stored_version = there.map(|there| shown(there.version));
+                let version = shown(record.version);
+                samples.push(Sample { key: record.key.clone(), decision: word, version, stored_version });
+            }
+        }
+    }
+    Ok((Decisions { recorded: counts(&case.stats), now, samples }, behind))
+}
+
+/// The rule of `CommitBatch`.
+fn verdict(record: &Record, stored: Option<&StoredVersion>, refresh: bool, generation: &str) -> Decision {
+    let Some(stored) = stored else { return Decision::Insert };
+    let differs = stored.generation != generation || stored.content_hash != record.content_hash;
+    if record.version > stored.version || (refresh && record.version == stored.version && differs) {
+        Decision::Update
+    } else {
+        Decision::Skip
+    }
+}
+
+pub(crate) fn counts(stats: &BatchStats) -> Counts {
+    let BatchStats { inserted, updated, skipped, failed, .. } = *stats;
+    Counts { inserted, updated, skipped, failed }
+}
+
+fn shown(version: Version) -> String {
+    match version.source_version {
+        0 => version.updated_at.to_short_text(),
+        number => format!("{}/{number}", version.updated_at.to_short_text()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use patra_core::Ts;
+
+    use super::*;
+
+    fn version(at: i64) -> Version {
+        Version { updated_at: Ts::from_secs(at), source_version: 0 }
+    }
+
+    // covers: ING-14.9-11
+    #[test]
+    fn the_simulated_decision_is_the_one_of_a_commit() {
+        let record = Record {
+            key: "a".into(),
+            version: version(5),
+            fields: String::new(),
+            payload: Bytes::new(),
+            content_hash: [1; 16],
+        };
+        let stored = |at, content, generation: &str| StoredVersion {
+            key: "a".into(),
+            version: version(at),
+            content_hash: [content; 16],
+            generation: generation.into(),
+        };
+        let check = |there: Option<&StoredVersion>, refresh, expected| {
+            assert_eq!(verdict(&record, there, refresh, "g"), expected, "{there:?} {refresh}");
+        };
+        check(None, false, Decision::Insert);
+        check(Some(&stored(4, 1, "g")), false, Decision::Update);
+        check(Some(&stored(6, 1, "g")), true, Decision::Skip);
+        check(Some(&stored(5, 2, "g")), false, Decision::Skip);
+        check(Some(&stored(5, 2, "g")), true, Decision::Update);
+        check(Some(&stored(5, 1, "other")), true, Decision::Update);
+        check(Some(&stored(5, 1, "g")), true, Decision::Skip);
+    }
+}

@@ -1,0 +1,109 @@
+//! A store that refuses to write: what replays are given, so that none can change anything by accident.
+
+use std::sync::Arc;
+
+use patra_core::credential::Credential;
+use patra_core::id::{PlanId, RunId};
+use patra_core::port::credential::Ask;
+use patra_core::port::query::{
+    Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
+};
+use patra_core::port::{Boxed, Commands, Credentials, Queries, Store};
+use patra_core::record::{Candidate, Stream};
+use patra_core::registry::DictType;
+use patra_core::tx::{Done, IdRange, Tx, TxError, Wanted};
+
+/// Reads as the store behind it does.
+#[derive(Clone, Debug)]
+pub struct ReadOnly {
+    queries: Arc<dyn Queries>,
+    credentials: Arc<dyn Credentials>,
+}
+
+impl ReadOnly {
+    /// Both are ways into one store.
+    pub fn new(queries: Arc<dyn Queries>, credentials: Arc<dyn Credentials>) -> ReadOnly {
+        ReadOnly { queries, credentials }
+    }
+
+    pub fn of(store: &Arc<dyn Store>) -> ReadOnly {
+        ReadOnly {
+            queries: Arc::clone(store) as Arc<dyn Queries>,
+            credentials: Arc::clone(store) as Arc<dyn Credentials>,
+        }
+    }
+}
+
+impl Commands for ReadOnly {
+    fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>> {
+        let refused = TxError::Refused(format!("a replay writes nothing, and {} would", tx.name()));
+        Box::pin(std::future::ready(Err(refused)))
+    }
+}
+
+impl Credentials for ReadOnly {
+    fn credentials(&self, ask: Ask) -> Boxed<'_, Result<Vec<Credential>, TxError>> {
+        self.credentials.credentials(ask)
+    }
+}
+
+impl Queries for ReadOnly {
+    fn registry(&self, provenance_code: &str) -> Boxed<'_, Result<Option<Registered>, TxError>> {
+        self.queries.registry(provenance_code)
+    }
+
+    fn dictionary(&self) -> Boxed<'_, Result<Vec<DictType>, TxError>> {
+        self.queries.dictionary()
+    }
+
+    fn snapshot(&self, hash: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
+        self.queries.snapshot(hash)
+    }
+
+    fn screen(&self, stream: &Stream, candidates: &[Candidate]) -> Boxed<'_, Result<Vec<Candidate>, TxError>> {
+        self.queries.screen(stream, candidates)
+    }
+
+    fn wanted(
+        &self,
+        stream: &Stream,
+        wanted: &Wanted,
+        range: &IdRange,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Boxed<'_, Result<Vec<String>, TxError>> {
+        self.queries.wanted(stream, wanted, range, after, limit)
+    }
+
+    fn stored(&self, stream: &Stream, keys: &[String]) -> Boxed<'_, Result<Vec<StoredVersion>, TxError>> {
+        self.queries.stored(stream, keys)
+    }
+
+    fn evidence(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<Evidence>, TxError>> {
+        self.queries.evidence(run, batch_no)
+    }
+
+    fn raw(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<RawKept>, TxError>> {
+        self.queries.raw(run, batch_no)
+    }
+
+    fn lineage(&self, plan: PlanId) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
+        self.queries.lineage(plan)
+    }
+
+    fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {
+        self.queries.progress(public_id)
+    }
+
+    fn key(&self, prefix: &str) -> Boxed<'_, Result<Option<Key>, TxError>> {
+        self.queries.key(prefix)
+    }
+
+    fn list(&self, view: View, filter: Filter) -> Boxed<'_, Result<Vec<Row>, TxError>> {
+        self.queries.list(view, filter)
+    }
+
+    fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {
+        self.queries.ping()
+    }
+}

@@ -1,0 +1,182 @@
+//! One batch as it was recorded: the rows of the ledger, the frozen spec, and the answer where it was kept. From the store, or
+//! out of a package; what follows does not know which.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use patra_connectors::kept;
+use patra_core::bounds::Bounds;
+use patra_core::paging::Position;
+use patra_core::params::{self, Params};
+use patra_core::port::Queries;
+use patra_core::port::query::{Evidence, RawKept};
+use patra_core::port::transport::Response;
+use patra_core::tx::{BatchStats, Wanted};
+use patra_core::{CredentialId, Fault, RunId, Ts, Window};
+use patra_spec::Snapshot;
+
+use super::Error;
+
+#[derive(Clone, Debug)]
+pub struct Recording {
+    pub evidence: Evidence,
+    /// The spec that the plan was made with, as it is stored.
+    pub snapshot_body: String,
+    pub raw: Option<RawKept>,
+}
+
+impl Recording {
+    pub async fn load(queries: &dyn Queries, run: RunId, batch_no: u32) -> Result<Recording, Error> {
+        let evidence = queries.evidence(run, batch_no).await?.ok_or(Error::NotFound { run, batch_no })?;
+        let hash = text(&evidence.plan, "spec_fingerprint")?;
+        let snapshot_body =
+            queries.snapshot(&hash).await?.ok_or_else(|| Error::Damaged(format!("there is no snapshot {hash}")))?;
+        let raw = queries.raw(run, batch_no).await?;
+        Ok(Recording { evidence, snapshot_body, raw })
+    }
+
+    /// The answer that was kept; `None` when none was.
+    pub(super) fn answer(&self) -> Result<Option<Response>, Error> {
+        let Some(raw) = &self.raw else { return Ok(None) };
+        let opened = kept::open(raw.status, &raw.headers, &raw.body);
+        opened.map(Some).map_err(|unreadable| Error::Damaged(unreadable.to_string()))
+    }
+}
+
+/// What finds a batch again, here and in other places (ING-14.9-01).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Keys {
+    pub run_id: i64,
+    pub batch_no: u32,
+    pub batch_id: i64,
+    pub schedule_instance_id: i64,
+    pub plan_id: i64,
+    pub slice_id: i64,
+    pub task_id: i64,
+    pub provenance_code: String,
+    pub endpoint_name: String,
+    pub operation_code: String,
+    pub slice_signature_hash: String,
+    pub expr_hash: String,
+    pub spec_fingerprint: String,
+    pub correlation_id: String,
+}
+
+/// The recording, read.
+#[derive(Debug)]
+pub(crate) struct Case {
+    pub(crate) keys: Keys,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) position: Position,
+    pub(crate) next: Option<Position>,
+    pub(crate) page_size: u32,
+    pub(crate) window: Option<Window>,
+    pub(crate) params: Params,
+    /// When the request was rendered.
+    pub(crate) now: Ts,
+    pub(crate) status: String,
+    pub(crate) stats: BatchStats,
+    pub(crate) error: Option<Fault>,
+    pub(crate) request: Value,
+    pub(crate) response: Value,
+    pub(crate) project_key: String,
+    pub(crate) credential: Option<CredentialId>,
+    /// An equal version replaces what is stored (C-62).
+    pub(crate) refresh: bool,
+    /// What the rows say of the expression and the spec, and whether it is one and the same.
+    pub(crate) context: Vec<(&'static str, String, String)>,
+}
+
+impl Case {
+    pub(crate) fn read(recording: &Recording) -> Result<Case, Error> {
+        let Evidence { batch, run, task, slice, plan, .. } = &recording.evidence;
+        let snapshot = Snapshot::from_body(&recording.snapshot_body)
+            .map_err(|error| Error::Damaged(format!("the snapshot is unreadable: {error}")))?;
+        let keys = Keys {
+            run_id: number(run, "id")?,
+            batch_no: u32::try_from(number(batch, "batch_no")?).map_err(|_| damaged("batch_no"))?,
+            batch_id: number(batch, "id")?,
+            schedule_instance_id: number(task, "schedule_instance_id")?,
+            plan_id: number(plan, "id")?,
+            slice_id: number(slice, "id")?,
+            task_id: number(task, "id")?,
+            provenance_code: text(task, "provenance_code")?,
+            endpoint_name: text(task, "endpoint_name")?,
+            operation_code: text(task, "operation_code")?,
+            slice_signature_hash: text(slice, "slice_signature_hash")?,
+            expr_hash: text(batch, "expr_hash")?,
+            spec_fingerprint: text(plan, "spec_fingerprint")?,
+            correlation_id: format!("ing-{}-{}", number(run, "id")?, number(batch, "batch_no")?),
+        };
+        let task_params = task["params"].to_string();
+        let bounds = Bounds::of_task(&task_params).map_err(|_| damaged("the bounds of the task"))?;
+        let request = batch["request_digest"].clone();
+        let written: Ts = read(batch, "created_at")?;
+        Ok(Case {
+            context: vec![
+                ("snapshot", keys.spec_fingerprint.clone(), snapshot.fingerprint()),
+                ("expression of the slice", keys.expr_hash.clone(), text(slice, "expr_hash")?),
+                ("expression of the task", keys.expr_hash.clone(), text(task, "expr_hash")?),
+            ],
+            snapshot,
+            position: read(batch, "position")?,
+            next: read(batch, "next_position")?,
+            page_size: read::<Option<u32>>(batch, "page_size")?.unwrap_or(0),
+            window: window(task)?,
+            params: params::of_task(&task_params).map_err(|_| damaged("the params of the task"))?,
+            now: request["now"].as_str().and_then(|now| now.parse().ok()).unwrap_or(written),
+            status: text(batch, "status_code")?,
+            stats: read(batch, "stats")?,
+            error: read(batch, "error")?,
+            response: batch["response_digest"].clone(),
+            request,
+            project_key: task["project_key"].as_str().unwrap_or("default").to_owned(),
+            credential: task["credential_id"].as_i64().map(CredentialId),
+            refresh: bounds.ids.is_some_and(|segment| !matches!(segment.wanted, Wanted::Stale { .. })),
+            keys,
+        })
+    }
+
+    /// The window that the request asked for. Who reads ids asks for everything there is.
+    pub(crate) fn asked(&self) -> Window {
+        match self.window {
+            Some(window) => self.snapshot.asked(window),
+            None => Window { from: Ts::from_secs(0), to: self.now },
+        }
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.status == "FAILED"
+    }
+
+    /// Whether the far side answered at all.
+    pub(crate) fn was_answered(&self) -> bool {
+        self.response["status"].as_u64().is_some_and(|status| status > 0)
+    }
+}
+
+fn window(task: &Value) -> Result<Option<Window>, Error> {
+    let (from, to): (Option<Ts>, Option<Ts>) = (read(task, "window_from")?, read(task, "window_to")?);
+    match (from, to) {
+        (Some(from), Some(to)) => Ok(Some(Window { from, to })),
+        (None, None) => Ok(None),
+        _ => Err(damaged("the window of the task")),
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(row: &Value, column: &str) -> Result<T, Error> {
+    serde_json::from_value(row.get(column).cloned().unwrap_or_default()).map_err(|_| damaged(column))
+}
+
+fn text(row: &Value, column: &str) -> Result<String, Error> {
+    row[column].as_str().map(str::to_owned).ok_or_else(|| damaged(column))
+}
+
+fn number(row: &Value, column: &str) -> Result<i64, Error> {
+    row[column].as_i64().ok_or_else(|| damaged(column))
+}
+
+fn damaged(what: &str) -> Error {
+    Error::Damaged(format!("{what} cannot be read"))
+}

@@ -1,0 +1,156 @@
+//! What a replay found: the difference table, the cause of a failure, what a commit would do, and a verdict (ING-14.9-12).
+
+use serde::Serialize;
+
+use patra_core::{Code, Level};
+
+use super::recording::Keys;
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    pub keys: Keys,
+    pub mode: Mode,
+    pub verdict: Verdict,
+    /// SUCCEEDED or FAILED, as the ledger has it.
+    pub status: String,
+    pub checks: Vec<Check>,
+    /// Of a batch that failed.
+    pub cause: Option<Cause>,
+    pub healing: Healing,
+    /// None without a store to compare with, and for an answer that is no page.
+    pub decisions: Option<Decisions>,
+    pub notes: Vec<String>,
+}
+
+/// Where the answer comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    Archive,
+    Live,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Verdict {
+    Same,
+    Different,
+    /// The request is the same and the answer is not: the far side has changed since (ING-14.9-11).
+    TimePointMismatch,
+}
+
+impl Verdict {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Same => "SAME",
+            Verdict::Different => "DIFFERENT",
+            Verdict::TimePointMismatch => "time-point mismatch",
+        }
+    }
+}
+
+/// One line of the difference table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Check {
+    pub what: &'static str,
+    pub recorded: String,
+    pub replayed: String,
+    pub result: Agreement,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Agreement {
+    Same,
+    Different,
+    /// It cannot be told from this batch alone, or was not recorded.
+    Unknown,
+}
+
+impl Agreement {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Agreement::Same => "same",
+            Agreement::Different => "different",
+            Agreement::Unknown => "cannot be told",
+        }
+    }
+}
+
+impl Check {
+    pub(super) fn of(what: &'static str, recorded: impl Into<String>, replayed: impl Into<String>) -> Check {
+        let (recorded, replayed) = (recorded.into(), replayed.into());
+        let result = if recorded == replayed { Agreement::Same } else { Agreement::Different };
+        Check { what, recorded, replayed, result }
+    }
+}
+
+/// Why a batch failed, and whether the replay fails the same way.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Cause {
+    pub code: Code,
+    pub level: Level,
+    pub message: String,
+    /// None where there is nothing to fail by: no answer came, or the pages before it decided.
+    pub reproduced: Option<bool>,
+}
+
+/// What was done about a far side in trouble, what the rules say about the answer, then and now, and whether that agrees.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Healing {
+    /// `qpsDownshift` and so on, while the batch was read.
+    pub actions: Vec<&'static str>,
+    pub retries: u32,
+    #[serde(rename = "429Count")]
+    pub throttled: u32,
+    pub recorded: &'static str,
+    /// None when no answer was replayed.
+    pub replayed: Option<&'static str>,
+    pub agrees: Option<bool>,
+}
+
+/// What the commit did, and what one would do now. Nothing is stored by asking.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Decisions {
+    pub recorded: Counts,
+    pub now: Counts,
+    /// The first [`MAX_SAMPLES`].
+    pub samples: Vec<Sample>,
+}
+
+/// Decisions that are shown one by one (ING-14.9-04).
+pub const MAX_SAMPLES: usize = 3;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Counts {
+    pub inserted: u32,
+    pub updated: u32,
+    pub skipped: u32,
+    pub failed: u32,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sample {
+    pub key: String,
+    pub decision: &'static str,
+    pub version: String,
+    pub stored_version: Option<String>,
+}
+
+impl Report {
+    /// The verdict by what was compared.
+    pub(super) fn judge(mode: Mode, checks: &[Check]) -> Verdict {
+        let differs = |check: &&Check| check.result == Agreement::Different;
+        let asked = |check: &&Check| matches!(check.what, "context" | "request");
+        if !checks.iter().any(|check| differs(&check)) {
+            return Verdict::Same;
+        }
+        match mode {
+            Mode::Live if !checks.iter().filter(asked).any(|check| differs(&check)) => Verdict::TimePointMismatch,
+            Mode::Live | Mode::Archive => Verdict::Different,
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! How patiently, how fast and how much: what nobody said is the platform's.
+
+use crate::iso::Iso;
+use crate::manifest::Endpoint;
+use crate::snapshot::{Health, Limits, RateLimit, Retry};
+
+pub(super) fn retry(endpoint: &Endpoint) -> Retry {
+    let (retry, platform) = (endpoint.retry.clone(), Retry::default());
+    let (min, max) = (retry.min_delay.map(Iso::millis), retry.max_delay.map(Iso::millis));
+    // When only one bound is given, the platform's other one gives way.
+    let min_delay_ms = min.unwrap_or(platform.min_delay_ms.min(max.unwrap_or(u64::MAX)));
+    Retry {
+        max_attempts: retry.max_attempts.unwrap_or(platform.max_attempts),
+        min_delay_ms,
+        max_delay_ms: max.unwrap_or(platform.max_delay_ms).max(min_delay_ms),
+        retryable_status: retry.retryable_status,
+        retryable_codes: retry.retryable_codes.unwrap_or_default(),
+        ..platform
+    }
+}
+
+pub(super) fn rate_limit(endpoint: &Endpoint) -> RateLimit {
+    let (rate, platform) = (endpoint.rate_limit.clone(), RateLimit::default());
+    RateLimit {
+        qps: rate.refill_rate_per_sec.unwrap_or(platform.qps),
+        burst: rate.burst.unwrap_or(platform.burst),
+        quota_daily: rate.quota_daily,
+        quota_hourly: rate.quota_hourly,
+        header_adaptive: rate.header_adaptive,
+        warmup_sec: rate.warmup_sec,
+        retry_after_respect: rate.retry_after_respect,
+    }
+}
+
+pub(super) fn limits(endpoint: &Endpoint) -> Limits {
+    let (limits, platform) = (&endpoint.limits, Limits::default());
+    Limits {
+        concurrency: limits.concurrency.unwrap_or(platform.concurrency),
+        inventory: limits.inventory.unwrap_or(platform.inventory),
+        page_depth: limits.page_depth.unwrap_or(platform.page_depth),
+        max_requests: limits.max_requests.unwrap_or(platform.max_requests),
+        max_duration: limits.max_duration.unwrap_or(platform.max_duration),
+        error_ratio: limits.error_ratio.unwrap_or(platform.error_ratio),
+    }
+}
+
+pub(super) fn health(endpoint: &Endpoint) -> Health {
+    let (health, platform) = (&endpoint.health, Health::default());
+    Health {
+        throttle_ratio: health.throttle_ratio.unwrap_or(platform.throttle_ratio),
+        throttle_window: health.throttle_window.unwrap_or(platform.throttle_window),
+        slow_batch: health.slow_batch.unwrap_or(platform.slow_batch),
+        circuit_after: health.circuit_after.unwrap_or(platform.circuit_after),
+        circuit_open: health.circuit_open.unwrap_or(platform.circuit_open),
+        rate_floor: health.rate_floor.unwrap_or(platform.rate_floor),
+        min_page_size: health.min_page_size.unwrap_or(platform.min_page_size),
+        large_response_bytes: health.large_response_bytes.unwrap_or(platform.large_response_bytes),
+    }
+}

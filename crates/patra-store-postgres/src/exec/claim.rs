@@ -1,0 +1,369 @@
+//! The fair claim. A first statement looks at the head of every lane of the queue and tells which of them may be next; it
+//! locks nothing. A second round trip takes the locks of those partitions, counts again what each has under way, and takes
+//! the tasks.
+//!
+//! A *lane* is what of the queue has the same partition, C_max, credential and priority: few, however much waits. Within a
+//! lane only time and id decide, so what is taken of it is its beginning.
+//!
+//! C_max holds over all processes because whoever raises the count of a partition holds that partition's advisory lock
+//! until it has committed, and counts in a statement that starts when it has the lock.
+
+use patra_core::tx::{Claim, Claimed, Lease, Lineage};
+use patra_core::{CredentialId, CursorId, Fence, InstanceId, PlanId, SliceId, TaskId, Ts};
+use tokio_postgres::Row;
+
+use super::hold::{covers_task, names_partition};
+use super::{count, micros};
+use crate::error::{Fail, refused};
+use crate::json::JsonText;
+use crate::pool::{Session, pipeline};
+use crate::time::{Time, window};
+
+/// Steps through `idx_task_pick` from lane to lane. Where it lands is the first task of the lane, and if that one's time has
+/// not come, nothing of the lane is due. Only holds on plans, slices and tasks need a look behind the first.
+///
+/// `take` is how many of a lane can matter. Where all tasks of a partition have one C_max, none stands before another that is
+/// taken without being taken itself, so only those count that can be among the first `$1`: every partition whose first task
+/// stands before the lane's first has one of the places, and every one with as much or less under way has one before the
+/// lane's second. Where they differ, whatever stands before a task counts for its turn, so no more than `$7`.
+pub(crate) const LOOK: &str = concat!(
+    "
+WITH RECURSIVE moment AS MATERIALIZED (SELECT clock_timestamp() AS now),
+lanes AS (
+  (SELECT provenance_code, endpoint_name, operation_code, c_max, coalesce(credential_id, 0) AS credential_id, priority,
+     scheduled_at, id
+   FROM ing_task
+   WHERE status_code = 'QUEUED'
+   ORDER BY provenance_code, endpoint_name, operation_code, c_max, coalesce(credential_id, 0), priority, scheduled_at, id
+   LIMIT 1)
+  UNION ALL
+  SELECT next.*
+  FROM lanes
+  CROSS JOIN LATERAL (
+    SELECT t.provenance_code, t.endpoint_name, t.operation_code, t.c_max, coalesce(t.credential_id, 0), t.priority,
+      t.scheduled_at, t.id
+    FROM ing_task t
+    WHERE t.status_code = 'QUEUED'
+      AND (t.provenance_code, t.endpoint_name, t.operation_code, t.c_max, coalesce(t.credential_id, 0), t.priority)
+        > (lanes.provenance_code, lanes.endpoint_name, lanes.operation_code, lanes.c_max, lanes.credential_id,
+           lanes.priority)
+    ORDER BY t.provenance_code, t.endpoint_name, t.operation_code, t.c_max, coalesce(t.credential_id, 0), t.priority,
+      t.scheduled_at, t.id
+    LIMIT 1
+  ) AS next
+),
+held AS (
+  SELECT provenance_code, endpoint_name, operation_code, count(*) AS held
+  FROM ing_task
+  WHERE status_code IN ('DISPATCHED', 'EXECUTING')
+  GROUP BY provenance_code, endpoint_name, operation_code
+),
+holds AS MATERIALIZED (
+  SELECT *, coalesce(plan_id, slice_id, task_id) IS NOT NULL AS is_narrow
+  FROM ing_hold
+  WHERE kind_code IN ('PAUSE', 'BREAK') AND released_at IS NULL
+),
+open AS (
+  SELECT lane.*, coalesce(held.held, 0) AS held, caps.cap, lane.priority::bigint * $2 AS rank,
+    EXISTS (SELECT 1 FROM holds WHERE holds.is_narrow AND ",
+    names_partition!("holds", "lane"),
+    ") AS may_hide
+  FROM lanes AS lane
+  LEFT JOIN held USING (provenance_code, endpoint_name, operation_code)
+  LEFT JOIN (
+    SELECT provenance_code, endpoint_name, operation_code, min(cap) AS cap
+    FROM unnest($3::text[], $4::text[], $5::text[], $6::bigint[])
+      AS given (provenance_code, endpoint_name, operation_code, cap)
+    GROUP BY provenance_code, endpoint_name, operation_code
+  ) AS caps USING (provenance_code, endpoint_name, operation_code)
+  WHERE lane.scheduled_at <= (SELECT now FROM moment)
+    AND NOT EXISTS (SELECT 1 FROM holds WHERE NOT holds.is_narrow AND ",
+    names_partition!("holds", "lane"),
+    "
+      AND (holds.credential_id IS NULL OR holds.credential_id = lane.credential_id))
+),
+heads AS (
+  SELECT provenance_code, endpoint_name, operation_code, c_max, credential_id, priority, held, cap, rank, scheduled_at, id
+  FROM open WHERE NOT may_hide
+  UNION ALL
+  SELECT lane.provenance_code, lane.endpoint_name, lane.operation_code, lane.c_max, lane.credential_id, lane.priority,
+    lane.held, lane.cap, lane.rank, head.scheduled_at, head.id
+  FROM open AS lane
+  CROSS JOIN LATERAL (
+    SELECT t.scheduled_at, t.id
+    FROM ing_task t
+    WHERE t.status_code = 'QUEUED' AND t.provenance_code = lane.provenance_code AND t.endpoint_name = lane.endpoint_name
+      AND t.operation_code = lane.operation_code AND t.c_max = lane.c_max
+      AND coalesce(t.credential_id, 0) = lane.credential_id AND t.priority = lane.priority
+      AND t.scheduled_at <= (SELECT now FROM moment)
+      AND NOT EXISTS (SELECT 1 FROM holds WHERE ",
+    covers_task!("holds", "t"),
+    ")
+    ORDER BY t.scheduled_at, t.id
+    LIMIT 1
+  ) AS head
+  WHERE lane.may_hide
+),
+partitions AS (
+  SELECT *, min(c_max) OVER own AS fewest, max(c_max) OVER own AS most,
+    row_number() OVER (own ORDER BY rank, scheduled_at, id) = 1 AND least(c_max, cap) > held AS is_sure
+  FROM heads
+  WINDOW own AS (PARTITION BY provenance_code, endpoint_name, operation_code)
+),
+counted AS (
+  SELECT *,
+    $1 - count(*) FILTER (WHERE is_sure) OVER (ORDER BY rank, held, scheduled_at, id
+      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS places,
+    count(*) FILTER (WHERE is_sure) OVER (ORDER BY rank, held) AS before_second
+  FROM partitions
+  WHERE least(most, cap) > held
+),
+found AS (
+  SELECT *, CASE
+    WHEN fewest < most THEN least(most - held, cap - held, $7)
+    WHEN before_second >= $1 THEN least(places, 1)
+    ELSE places END AS take
+  FROM counted
+)
+SELECT moment.now,
+  hashtextextended(current_schema() || ' ' || found.provenance_code || ' ' || found.endpoint_name || ' '
+    || found.operation_code, 0),
+  found.provenance_code, found.endpoint_name, found.operation_code, found.c_max, found.credential_id, found.priority,
+  least(found.most, found.cap), found.take
+FROM moment LEFT JOIN found ON found.take > 0"
+);
+
+/// The lanes whose partitions nobody else is claiming from right now; the next statement reads them from the setting.
+const TRY_LOCK: &str = "
+SELECT set_config('patra.lanes', coalesce(string_agg(lane.place::text, ','), ''), true)
+FROM unnest($1::bigint[]) WITH ORDINALITY AS lane (lock, place)
+WHERE pg_try_advisory_xact_lock(lane.lock)";
+
+/// All of them, in the order in which everybody waits.
+const WAIT_LOCK: &str = "
+SELECT set_config('patra.lanes', $2, true), count(pg_advisory_xact_lock(lock)) FROM unnest($1::bigint[]) AS lock";
+
+/// Takes the first `$2` of the lanes in their order. `most` is the greatest C_max of the partition, or its cap. `ANY (ARRAY(…))`
+/// looks rows up by key, whatever the planner thinks of their number; one that is locked is being cancelled.
+pub(crate) const TAKE: &str = concat!(
+    "
+WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS now),
+holds AS MATERIALIZED (
+  SELECT * FROM ing_hold WHERE kind_code IN ('PAUSE', 'BREAK') AND released_at IS NULL
+),
+held AS (
+  SELECT provenance_code, endpoint_name, operation_code, count(*) AS held
+  FROM ing_task
+  WHERE status_code IN ('DISPATCHED', 'EXECUTING')
+  GROUP BY provenance_code, endpoint_name, operation_code
+),
+lanes AS (
+  SELECT lane.*, coalesce(held.held, 0) AS held
+  FROM unnest($4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[], $9::integer[], $10::bigint[], $11::bigint[])
+    WITH ORDINALITY AS lane (provenance_code, endpoint_name, operation_code, c_max, credential_id, priority, most, take,
+      place)
+  LEFT JOIN held USING (provenance_code, endpoint_name, operation_code)
+  WHERE lane.place = ANY (string_to_array(current_setting('patra.lanes'), ',')::bigint[])
+),
+waiting AS (
+  SELECT lane.provenance_code, lane.endpoint_name, lane.operation_code, lane.held, least(lane.c_max, lane.most) AS c_max,
+    lane.priority::bigint * $12 AS rank, t.scheduled_at, t.id
+  FROM lanes AS lane
+  CROSS JOIN LATERAL (
+    SELECT t.scheduled_at, t.id
+    FROM ing_task t
+    WHERE t.status_code = 'QUEUED' AND t.provenance_code = lane.provenance_code AND t.endpoint_name = lane.endpoint_name
+      AND t.operation_code = lane.operation_code AND t.c_max = lane.c_max
+      AND coalesce(t.credential_id, 0) = lane.credential_id AND t.priority = lane.priority
+      AND t.scheduled_at <= (SELECT now FROM moment)
+      AND NOT EXISTS (SELECT 1 FROM holds WHERE ",
+    covers_task!("holds", "t"),
+    ")
+    ORDER BY t.scheduled_at, t.id
+    LIMIT greatest(least(lane.take, lane.most - lane.held), 0)
+  ) AS t
+),
+turns AS (
+  SELECT *, held - 1 + row_number() OVER (PARTITION BY provenance_code, endpoint_name, operation_code
+    ORDER BY rank, scheduled_at, id) AS turn
+  FROM waiting
+),
+picked AS (
+  SELECT id, rank, turn, scheduled_at
+  FROM turns
+  WHERE turn < c_max
+  ORDER BY rank, turn, scheduled_at, id
+  LIMIT $2
+),
+locked AS (
+  SELECT id FROM ing_task
+  WHERE id = ANY (ARRAY(SELECT id FROM picked)) AND status_code = 'QUEUED'
+  FOR UPDATE SKIP LOCKED
+),
+claimed AS (
+  UPDATE ing_task
+  SET status_code = 'DISPATCHED', lease_owner = $1,
+    leased_until = (SELECT now FROM moment) + $3::bigint * interval '1 microsecond',
+    lease_epoch = lease_epoch + 1, lease_count = lease_count + 1, attempt_count = attempt_count + 1
+  WHERE id = ANY (ARRAY(SELECT id FROM locked))
+  RETURNING *
+)
+SELECT moment.now, c.id, c.lease_epoch, c.leased_until, c.attempt_count, c.schedule_instance_id, c.plan_id, c.slice_id,
+  c.cursor_id, c.project_key, c.provenance_code, c.endpoint_name, c.operation_code, c.expr_hash, c.window_from,
+  c.window_to, c.params, c.credential_id
+FROM moment LEFT JOIN (claimed c JOIN picked p ON p.id = c.id) ON true
+ORDER BY p.rank, p.turn, p.scheduled_at, p.id"
+);
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] = &[LOOK, TRY_LOCK, WAIT_LOCK, TAKE];
+
+/// So many tasks of a lane are looked at where tasks of one partition differ in their C_max. With more than that before it, a
+/// task may have a lower turn than it should: it is then leased early, but never beyond its C_max.
+const MOST_LOOKED_AT: i64 = 1_000;
+
+/// How often a claim looks again when others were faster. From the second time on it waits for them: with few partitions
+/// there may be nothing else to take.
+const LOOKS: usize = 3;
+
+pub(super) async fn claim(session: &Session, op: &Claim) -> Result<Claimed, Fail> {
+    let mut claimed = Claimed { leases: Vec::new(), now: Ts::MIN };
+    for look in 0..LOOKS {
+        let (now, lanes) = self::look(session, op).await?;
+        claimed.now = now;
+        if lanes.locks.is_empty() {
+            break;
+        }
+        claimed = take(session, op, &lanes, look > 0).await?;
+        if !claimed.leases.is_empty() {
+            break;
+        }
+    }
+    Ok(claimed)
+}
+
+/// Lanes as the arrays that `unnest` takes.
+#[derive(Default)]
+struct Lanes {
+    provenances: Vec<String>,
+    endpoints: Vec<String>,
+    operations: Vec<String>,
+    c_max: Vec<i64>,
+    credentials: Vec<i64>,
+    priorities: Vec<i32>,
+    most: Vec<i64>,
+    takes: Vec<i64>,
+    locks: Vec<i64>,
+}
+
+async fn look(session: &Session, op: &Claim) -> Result<(Ts, Lanes), Fail> {
+    let [look] = session.prepare([LOOK]).await?;
+    let caps = |part: fn(&patra_core::tx::Inventory) -> &str| -> Vec<_> {
+        op.caps.iter().map(|(partition, _)| part(partition)).collect()
+    };
+    let (provenances, endpoints) = (caps(|of| &of.provenance_code), caps(|of| &of.endpoint_name));
+    let operations = caps(|of| of.operation.as_str());
+    let most: Vec<_> = op.caps.iter().map(|(_, cap)| i64::from(*cap)).collect();
+    let rows = session
+        .rows(
+            &look,
+            &[&i64::from(op.limit), &direction(op), &provenances, &endpoints, &operations, &most, &MOST_LOOKED_AT],
+        )
+        .await?;
+    let mut lanes = Lanes::default();
+    for row in taken(&rows)? {
+        lanes.locks.push(row.try_get(1)?);
+        lanes.provenances.push(row.try_get(2)?);
+        lanes.endpoints.push(row.try_get(3)?);
+        lanes.operations.push(row.try_get(4)?);
+        lanes.c_max.push(row.try_get(5)?);
+        lanes.credentials.push(row.try_get(6)?);
+        lanes.priorities.push(row.try_get(7)?);
+        lanes.most.push(row.try_get(8)?);
+        lanes.takes.push(row.try_get(9)?);
+    }
+    Ok((now(&rows)?, lanes))
+}
+
+/// Everything goes out at once, the COMMIT with it: the locks are held for no longer than the server needs.
+async fn take(session: &Session, op: &Claim, lanes: &Lanes, wait: bool) -> Result<Claimed, Fail> {
+    let [try_lock, wait_lock, take] = session.prepare([TRY_LOCK, WAIT_LOCK, TAKE]).await?;
+    let mut sorted = lanes.locks.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let all: Vec<_> = (1..=lanes.locks.len()).map(|place| place.to_string()).collect();
+    let all = all.join(",");
+    let lock = async {
+        match wait {
+            true => session.rows(&wait_lock, &[&sorted, &all]).await,
+            false => session.rows(&try_lock, &[&lanes.locks]).await,
+        }
+    };
+    let ((), _, rows, ()) = pipeline!(
+        session.begin(),
+        lock,
+        session.rows(
+            &take,
+            &[
+                &op.owner,
+                &i64::from(op.limit),
+                &micros(op.lease),
+                &lanes.provenances,
+                &lanes.endpoints,
+                &lanes.operations,
+                &lanes.c_max,
+                &lanes.credentials,
+                &lanes.priorities,
+                &lanes.most,
+                &lanes.takes,
+                &direction(op),
+            ],
+        ),
+        session.commit(),
+    )?;
+    let leases = taken(&rows)?.map(read_lease).collect::<Result<_, _>>()?;
+    Ok(Claimed { leases, now: now(&rows)? })
+}
+
+/// Which way the priorities go.
+fn direction(op: &Claim) -> i64 {
+    if op.upside_down { -1 } else { 1 }
+}
+
+fn read_lease(row: &Row) -> Result<Lease, Fail> {
+    Ok(Lease {
+        task: TaskId(row.try_get(1)?),
+        fence: Fence(row.try_get(2)?),
+        until: row.try_get::<_, Time>(3)?.0,
+        attempts: count(row.try_get(4)?),
+        lineage: Lineage {
+            instance: InstanceId(row.try_get(5)?),
+            plan: PlanId(row.try_get(6)?),
+            slice: SliceId(row.try_get(7)?),
+        },
+        cursor: CursorId(row.try_get(8)?),
+        project_key: row.try_get(9)?,
+        provenance_code: row.try_get(10)?,
+        endpoint_name: row.try_get(11)?,
+        operation: row.try_get::<_, &str>(12)?.parse()?,
+        expr_hash: row.try_get(13)?,
+        window: window(row, 14)?,
+        params: row.try_get::<_, JsonText>(16)?.0,
+        credential: row.try_get::<_, Option<i64>>(17)?.map(CredentialId),
+    })
+}
+
+/// The first column of every row is the moment, which is there even when nothing was found.
+pub(super) fn now(rows: &[Row]) -> Result<Ts, Fail> {
+    let row = rows.first().ok_or_else(|| refused("a statement without its moment"))?;
+    Ok(row.try_get::<_, Time>(0)?.0)
+}
+
+/// The rows that stand for something. In the one that only tells the moment, the number in the second column is missing.
+pub(super) fn taken(rows: &[Row]) -> Result<impl Iterator<Item = &Row>, Fail> {
+    let none = match rows.first() {
+        Some(row) => row.try_get::<_, Option<i64>>(1)?.is_none(),
+        None => true,
+    };
+    Ok(rows.iter().skip(if none { rows.len() } else { 0 }))
+}

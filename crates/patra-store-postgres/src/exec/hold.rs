@@ -1,0 +1,172 @@
+//! What stands still: setting and releasing holds, and the condition under which one covers a task.
+
+use patra_core::HoldId;
+use patra_core::state::Operation;
+use patra_core::tx::{Hold, Holding, Release, Released, Which};
+use tokio_postgres::Statement;
+
+use super::{NOW, moment};
+use crate::error::{Fail, refused};
+use crate::pool::{Session, pipeline};
+use crate::time::Time;
+
+/// Whether hold `h` names the partition of row `t`, or any.
+macro_rules! names_partition {
+    ($h:literal, $t:literal) => {
+        concat!(
+            "(",
+            $h,
+            ".provenance_code IS NULL OR ",
+            $h,
+            ".provenance_code = ",
+            $t,
+            ".provenance_code)
+    AND (",
+            $h,
+            ".endpoint_name IS NULL OR ",
+            $h,
+            ".endpoint_name = ",
+            $t,
+            ".endpoint_name)
+    AND (",
+            $h,
+            ".operation_code IS NULL OR ",
+            $h,
+            ".operation_code = ",
+            $t,
+            ".operation_code)"
+        )
+    };
+}
+pub(super) use names_partition;
+
+/// Whether hold `h` covers task `t`.
+macro_rules! covers_task {
+    ($h:literal, $t:literal) => {
+        concat!(
+            $crate::exec::hold::names_partition!($h, $t),
+            "
+    AND (",
+            $h,
+            ".credential_id IS NULL OR ",
+            $h,
+            ".credential_id = ",
+            $t,
+            ".credential_id)
+    AND (",
+            $h,
+            ".plan_id IS NULL OR ",
+            $h,
+            ".plan_id = ",
+            $t,
+            ".plan_id)
+    AND (",
+            $h,
+            ".slice_id IS NULL OR ",
+            $h,
+            ".slice_id = ",
+            $t,
+            ".slice_id)
+    AND (",
+            $h,
+            ".task_id IS NULL OR ",
+            $h,
+            ".task_id = ",
+            $t,
+            ".id)"
+        )
+    };
+}
+pub(super) use covers_task;
+
+pub(super) const INSERT: &str = "
+INSERT INTO ing_hold (kind_code, subject, provenance_code, endpoint_name, operation_code, credential_id, plan_id,
+  slice_id, task_id, reason, created_by, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+ON CONFLICT (kind_code, subject) WHERE released_at IS NULL DO NOTHING
+RETURNING id";
+
+/// A statement of its own, so that it sees a hold that was set while ours waited for it.
+const FIND: &str = "SELECT id FROM ing_hold WHERE kind_code = $1 AND subject = $2 AND released_at IS NULL";
+
+const RELEASE_ID: &str = "
+UPDATE ing_hold SET released_by = $2, released_at = clock_timestamp()
+WHERE id = $1 AND released_at IS NULL
+RETURNING id";
+
+const RELEASE_SUBJECT: &str = "
+UPDATE ing_hold SET released_by = $2, released_at = clock_timestamp()
+WHERE kind_code IN ('PAUSE', 'BREAK', 'ADVISORY') AND subject = $1 AND released_at IS NULL
+RETURNING id";
+
+/// The advisory pause on exactly this partition: a task of it succeeded.
+pub(super) const RELEASE_ADVISORY: &str = "
+UPDATE ing_hold SET released_by = $2, released_at = $3
+WHERE kind_code = 'ADVISORY' AND subject = $1 AND released_at IS NULL";
+
+/// All that advise about a provenance: it has another manifest now.
+pub(super) const RELEASE_ADVISED: &str = "
+UPDATE ing_hold SET released_by = $2, released_at = $3
+WHERE kind_code = 'ADVISORY' AND provenance_code = $1 AND released_at IS NULL";
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] = &[INSERT, FIND, RELEASE_ID, RELEASE_SUBJECT, RELEASE_ADVISORY, RELEASE_ADVISED];
+
+pub(super) async fn set(session: &Session, op: &Hold) -> Result<Holding, Fail> {
+    let [now, insert, find] = session.prepare([NOW, INSERT, FIND]).await?;
+    let ((), now) = pipeline!(session.begin(), moment(session, &now))?;
+    let made = put(session, &insert, op, now).await?;
+    let holding = match made {
+        Some(hold) => Holding { hold, existed: false },
+        None => {
+            let found = session.opt(&find, &[&op.kind.as_str(), &op.subject.to_text()]).await?;
+            // Released between the two statements: then ours is to be set after all.
+            let found = found.ok_or(patra_core::tx::TxError::Busy)?;
+            Holding { hold: HoldId(found.try_get(0)?), existed: true }
+        }
+    };
+    session.commit().await?;
+    Ok(holding)
+}
+
+/// Sets a hold unless it lasts already; with [`INSERT`], in the caller's transaction.
+pub(super) async fn put(session: &Session, insert: &Statement, op: &Hold, now: Time) -> Result<Option<HoldId>, Fail> {
+    let subject = &op.subject;
+    if let Some(flaw) = subject.flaw() {
+        return Err(refused(flaw));
+    }
+    let made = session
+        .opt(
+            insert,
+            &[
+                &op.kind.as_str(),
+                &subject.to_text(),
+                &subject.provenance_code,
+                &subject.endpoint_name,
+                &subject.operation.map(Operation::as_str),
+                &subject.credential.map(|id| id.0),
+                &subject.plan.map(|id| id.0),
+                &subject.slice.map(|id| id.0),
+                &subject.task.map(|id| id.0),
+                &op.reason,
+                &op.by,
+                &now,
+            ],
+        )
+        .await?;
+    Ok(made.map(|row| row.try_get(0).map(HoldId)).transpose()?)
+}
+
+pub(super) async fn release(session: &Session, op: &Release) -> Result<Released, Fail> {
+    let rows = match &op.which {
+        Which::Hold(hold) => {
+            let [release] = session.prepare([RELEASE_ID]).await?;
+            session.alone(&release, &[&hold.0, &op.by]).await?
+        }
+        Which::On(subject) => {
+            let [release] = session.prepare([RELEASE_SUBJECT]).await?;
+            session.alone(&release, &[&subject.to_text(), &op.by]).await?
+        }
+    };
+    Ok(Released { released: u32::try_from(rows.len()).unwrap_or(u32::MAX) })
+}

@@ -1,0 +1,169 @@
+//! Which records an UPDATE wants, and how they are cut into ranges.
+
+use patra_core::record::Stream;
+use patra_core::tx::{IdRange, MAX_SEGMENTS, ReadSegments, Segments, Wanted};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::{NOW, moment};
+use crate::error::Fail;
+use crate::pool::{Session, pipeline};
+use crate::time::Time;
+
+/// The wanted keys behind `$5`, for one way to want them.
+macro_rules! stale {
+    () => {
+        "
+  SELECT dedup_key AS key FROM item
+  WHERE project_key = $1 AND provenance_code = $2 AND dedup_scope = $3 AND endpoint_name = $4 AND dedup_key > $5
+    AND refresh_checked_at < $6::timestamptz"
+    };
+}
+
+macro_rules! mapped_otherwise {
+    () => {
+        "
+  SELECT dedup_key AS key FROM item
+  WHERE project_key = $1 AND provenance_code = $2 AND dedup_scope = $3 AND endpoint_name = $4 AND dedup_key > $5
+    AND mapping_generation <> $6::text"
+    };
+}
+
+macro_rules! signalled {
+    () => {
+        "
+  SELECT item_key AS key FROM ing_signal
+  WHERE project_key = $1 AND provenance_code = $2 AND $3::text IS NOT NULL AND endpoint_name = $4 AND item_key > $5
+    AND status_code = 'OPEN' AND $6::text IS NULL"
+    };
+}
+
+/// The last key of every range of `$7`, and the last one of all; of the first `$8` keys.
+macro_rules! borders {
+    ($wanted:expr) => {
+        concat!(
+            "
+SELECT key, place
+FROM (
+  SELECT key, row_number() OVER (ORDER BY key) AS place, lead(key) OVER (ORDER BY key) IS NULL AS is_last
+  FROM (",
+            $wanted,
+            "
+  ORDER BY key LIMIT $8) AS wanted
+) AS numbered
+WHERE place % $7 = 0 OR is_last
+ORDER BY place"
+        )
+    };
+}
+
+macro_rules! keys {
+    ($wanted:expr) => {
+        concat!("SELECT key FROM (", $wanted, ") AS wanted WHERE key <= $7 ORDER BY key LIMIT $8")
+    };
+}
+
+const STALE_BORDERS: &str = borders!(stale!());
+const MAPPED_BORDERS: &str = borders!(mapped_otherwise!());
+const SIGNALLED_BORDERS: &str = borders!(signalled!());
+const STALE_KEYS: &str = keys!(stale!());
+const MAPPED_KEYS: &str = keys!(mapped_otherwise!());
+const SIGNALLED_KEYS: &str = keys!(signalled!());
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] =
+    &[STALE_BORDERS, MAPPED_BORDERS, SIGNALLED_BORDERS, STALE_KEYS, MAPPED_KEYS, SIGNALLED_KEYS];
+
+/// What decides whether a record is wanted, as the sixth parameter.
+enum Bound<'a> {
+    Before(Time),
+    Other(&'a str),
+    Nothing(Option<&'a str>),
+}
+
+impl Bound<'_> {
+    fn of(wanted: &Wanted) -> Bound<'_> {
+        match wanted {
+            Wanted::Stale { before } => Bound::Before(Time(*before)),
+            Wanted::MappedOtherThan { generation } => Bound::Other(generation),
+            Wanted::Signalled => Bound::Nothing(None),
+        }
+    }
+
+    fn value(&self) -> &(dyn ToSql + Sync) {
+        match self {
+            Bound::Before(time) => time,
+            Bound::Other(generation) => generation,
+            Bound::Nothing(nothing) => nothing,
+        }
+    }
+}
+
+pub(super) async fn read(session: &Session, op: &ReadSegments) -> Result<Segments, Fail> {
+    let sql = match op.wanted {
+        Wanted::Stale { .. } => STALE_BORDERS,
+        Wanted::MappedOtherThan { .. } => MAPPED_BORDERS,
+        Wanted::Signalled => SIGNALLED_BORDERS,
+    };
+    let [borders, now] = session.prepare([sql, NOW]).await?;
+    let Stream { project_key, provenance_code, endpoint_name, dedup_scope, .. } = &op.stream;
+    // Every key lies behind the empty text, since no key is empty.
+    let after = op.after.as_deref().unwrap_or_default();
+    let size = i64::from(op.size.max(1));
+    let most = size * i64::from(op.limit.min(MAX_SEGMENTS));
+    let bound = Bound::of(&op.wanted);
+    let (Time(now), rows) = pipeline!(
+        moment(session, &now),
+        session.rows(
+            &borders,
+            &[project_key, provenance_code, dedup_scope, endpoint_name, &after, bound.value(), &size, &(most + 1),],
+        ),
+    )?;
+    let (mut ranges, mut more): (Vec<IdRange>, _) = (Vec::new(), false);
+    for row in &rows {
+        if row.try_get::<_, i64>(1)? > most {
+            more = true;
+            continue;
+        }
+        let after = ranges.last().map_or_else(|| op.after.clone(), |last| Some(last.through.clone()));
+        ranges.push(IdRange { after, through: row.try_get(0)? });
+    }
+    Ok(Segments { ranges, more, now })
+}
+
+/// The keys of the wanted records of a range, behind `after`, at most so many.
+pub(crate) async fn wanted(
+    session: &Session,
+    stream: Stream,
+    wanted: Wanted,
+    range: IdRange,
+    after: Option<String>,
+    limit: u32,
+) -> Result<Vec<String>, Fail> {
+    let sql = match wanted {
+        Wanted::Stale { .. } => STALE_KEYS,
+        Wanted::MappedOtherThan { .. } => MAPPED_KEYS,
+        Wanted::Signalled => SIGNALLED_KEYS,
+    };
+    let [keys] = session.prepare([sql]).await?;
+    let Stream { project_key, provenance_code, endpoint_name, dedup_scope, .. } = &stream;
+    // No key lies before the range's beginning, whatever the caller says.
+    let after = after.max(range.after).unwrap_or_default();
+    let bound = Bound::of(&wanted);
+    let rows = session
+        .rows(
+            &keys,
+            &[
+                project_key,
+                provenance_code,
+                dedup_scope,
+                endpoint_name,
+                &after,
+                bound.value(),
+                &range.through,
+                &i64::from(limit),
+            ],
+        )
+        .await?;
+    rows.iter().map(|row: &Row| Ok(row.try_get(0)?)).collect()
+}

@@ -1,0 +1,277 @@
+//! The fair claim: a look at the head of every partition's queue, and the first of them in turn.
+
+use std::collections::BTreeMap;
+
+use patra_core::state::Operation;
+use patra_core::tx::{Claim, Claimed, Inventory, Lease, Lineage};
+use patra_core::{CredentialId, CursorId, Fence, InstanceId, PlanId, SliceId, TaskId, Ts};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::hold::{Common, Own, Stopping};
+use crate::error::Result;
+use crate::sql::{maybe_window, time, word};
+
+// The next lane behind one. A lane is what of the queue has the same partition, C_max, credential and priority: few, however
+// much waits. Its neighbour differs in the last of these that can rise. Of rows only `>=` is a place in an index: `>` would
+// go through all that is equal.
+pub(crate) const NEXT_LANE: &str = "
+SELECT * FROM (
+  SELECT provenance_code, endpoint_name, operation_code, c_max, coalesce(credential_id, 0), priority
+  FROM ing_task
+  WHERE status_code = 'QUEUED' AND provenance_code = ?1 AND endpoint_name = ?2 AND operation_code = ?3 AND c_max = ?4
+    AND coalesce(credential_id, 0) = ?5 AND priority > ?6
+  ORDER BY priority
+  LIMIT 1)
+UNION ALL
+SELECT * FROM (
+  SELECT provenance_code, endpoint_name, operation_code, c_max, coalesce(credential_id, 0), priority
+  FROM ing_task
+  WHERE status_code = 'QUEUED' AND provenance_code = ?1 AND endpoint_name = ?2 AND operation_code = ?3 AND c_max = ?4
+    AND coalesce(credential_id, 0) > ?5
+  ORDER BY coalesce(credential_id, 0), priority
+  LIMIT 1)
+UNION ALL
+SELECT * FROM (
+  SELECT provenance_code, endpoint_name, operation_code, c_max, coalesce(credential_id, 0), priority
+  FROM ing_task
+  WHERE status_code = 'QUEUED' AND (provenance_code, endpoint_name, operation_code, c_max) >= (?1, ?2, ?3, ?4 + 1)
+  ORDER BY provenance_code, endpoint_name, operation_code, c_max, coalesce(credential_id, 0), priority
+  LIMIT 1)
+LIMIT 1";
+
+// The index ends exactly at `now`: what is put off costs nothing.
+pub(crate) const HEAD: &str = "
+SELECT scheduled_at, id
+FROM ing_task
+WHERE status_code = 'QUEUED' AND provenance_code = ?1 AND endpoint_name = ?2 AND operation_code = ?3 AND c_max = ?4
+  AND coalesce(credential_id, 0) = ?5 AND priority = ?6 AND scheduled_at <= ?7
+ORDER BY scheduled_at, id
+LIMIT ?8";
+
+// The same with what a hold can name, read row by row until enough of them are free.
+pub(crate) const HEAD_WITH_HOLDS: &str = "
+SELECT scheduled_at, id, plan_id, slice_id
+FROM ing_task
+WHERE status_code = 'QUEUED' AND provenance_code = ?1 AND endpoint_name = ?2 AND operation_code = ?3 AND c_max = ?4
+  AND coalesce(credential_id, 0) = ?5 AND priority = ?6 AND scheduled_at <= ?7
+ORDER BY scheduled_at, id";
+
+const COUNT_HELD: &str = "
+SELECT provenance_code, endpoint_name, operation_code, count(*)
+FROM ing_task INDEXED BY idx_task_queue
+WHERE status_code IN ('DISPATCHED', 'EXECUTING')
+GROUP BY provenance_code, endpoint_name, operation_code";
+
+const LEASE: &str = "
+UPDATE ing_task
+SET status_code = 'DISPATCHED', lease_owner = ?2, leased_until = ?3, lease_epoch = lease_epoch + 1,
+    lease_count = lease_count + 1, attempt_count = attempt_count + 1
+WHERE id = ?1 AND status_code = 'QUEUED'
+RETURNING id, lease_epoch, leased_until, attempt_count, schedule_instance_id, plan_id, slice_id, cursor_id, project_key,
+  provenance_code, endpoint_name, operation_code, expr_hash, window_from, window_to, params, credential_id";
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] = &[NEXT_LANE, HEAD, HEAD_WITH_HOLDS, COUNT_HELD, LEASE];
+
+pub(super) fn claim(db: &Connection, op: &Claim, now: Ts) -> Result<Claimed> {
+    let until = (now + op.lease).micros();
+    let mut leases = Vec::new();
+    for task in pick(db, op, now)? {
+        let values = params![task, op.owner, until];
+        leases.extend(db.prepare_cached(LEASE)?.query_row(values, read_lease).optional()?);
+    }
+    Ok(Claimed { leases, now })
+}
+
+/// The tasks that are next, in their order: one priority after the other, as long as there is room in the answer.
+fn pick(db: &Connection, op: &Claim, now: Ts) -> Result<Vec<i64>> {
+    let mut lanes = read_lanes(db)?;
+    let mut partitions = read_partitions(db, op, &lanes)?;
+    let stopping = Stopping::read(db)?;
+    lanes.retain(|lane| !stopping.stops_all(&lane.common()));
+    let rank = |lane: &Lane| if op.upside_down { -lane.priority } else { lane.priority };
+    // Stable: the lanes of a partition stay together.
+    lanes.sort_by_key(rank);
+    let queue = Queue { db, stopping: &stopping, now, limit: op.limit };
+    let mut picked = Vec::new();
+    for level in lanes.chunk_by(|one, other| one.priority == other.priority) {
+        let mut next = Vec::new();
+        for lanes in level.chunk_by(|one, other| one.partition == other.partition) {
+            if let Some(partition) = partitions.get_mut(&lanes[0].partition) {
+                queue.heads_in_turn(partition, lanes, &mut next)?;
+            }
+        }
+        next.sort_unstable();
+        picked.extend(next.into_iter().map(|(_, _, task)| task).take(op.limit as usize - picked.len()));
+        if picked.len() == op.limit as usize {
+            break;
+        }
+    }
+    Ok(picked)
+}
+
+/// What of the queue has the same partition, C_max, credential and priority.
+struct Lane {
+    partition: Inventory,
+    c_max: u32,
+    /// 0: none.
+    credential: i64,
+    priority: i64,
+}
+
+impl Lane {
+    fn common(&self) -> Common<'_> {
+        Common {
+            provenance_code: &self.partition.provenance_code,
+            endpoint_name: &self.partition.endpoint_name,
+            operation: self.partition.operation,
+            credential: Some(CredentialId(self.credential)).filter(|id| id.0 != 0),
+        }
+    }
+}
+
+fn read_lanes(db: &Connection) -> Result<Vec<Lane>> {
+    let mut statement = db.prepare_cached(NEXT_LANE)?;
+    let mut lanes: Vec<Lane> = Vec::new();
+    loop {
+        let next = match lanes.last() {
+            // Every lane lies behind these: no code is empty.
+            None => statement.query_row(params!["", "", "", 0, 0, 0], read_lane),
+            Some(Lane {
+                partition: Inventory { provenance_code, endpoint_name, operation },
+                c_max,
+                credential,
+                priority,
+            }) => {
+                let at = params![provenance_code, endpoint_name, operation.as_str(), c_max, credential, priority];
+                statement.query_row(at, read_lane)
+            }
+        };
+        match next.optional()? {
+            Some(lane) => lanes.push(lane),
+            None => return Ok(lanes),
+        }
+    }
+}
+
+fn read_lane(row: &Row<'_>) -> rusqlite::Result<Lane> {
+    Ok(Lane { partition: read_partition(row)?, c_max: row.get(3)?, credential: row.get(4)?, priority: row.get(5)? })
+}
+
+fn read_partition(row: &Row<'_>) -> rusqlite::Result<Inventory> {
+    let operation: Operation = word(row, 2)?;
+    Ok(Inventory { provenance_code: row.get(0)?, endpoint_name: row.get(1)?, operation })
+}
+
+/// How far a partition is filled.
+struct Partition {
+    /// The turn of the next task.
+    turn: u32,
+    /// Turns from here on fit nothing.
+    room: u32,
+    /// All lanes have the same C_max.
+    alike: bool,
+}
+
+fn read_partitions(db: &Connection, op: &Claim, lanes: &[Lane]) -> Result<BTreeMap<Inventory, Partition>> {
+    let caps: BTreeMap<_, _> = op.caps.iter().map(|(partition, cap)| (partition, *cap)).collect();
+    let mut partitions = BTreeMap::new();
+    for lanes in lanes.chunk_by(|one, other| one.partition == other.partition) {
+        let partition = &lanes[0].partition;
+        let most = lanes.iter().map(|lane| lane.c_max).max().unwrap_or(0);
+        let room = caps.get(partition).map_or(most, |cap| most.min(*cap));
+        let alike = lanes.iter().all(|lane| lane.c_max == most);
+        partitions.insert(partition.clone(), Partition { turn: 0, room, alike });
+    }
+    let mut statement = db.prepare_cached(COUNT_HELD)?;
+    let mut rows = statement.query(())?;
+    while let Some(row) = rows.next()? {
+        if let Some(partition) = partitions.get_mut(&read_partition(row)?) {
+            partition.turn = row.get(3)?;
+        }
+    }
+    Ok(partitions)
+}
+
+struct Queue<'a> {
+    db: &'a Connection,
+    stopping: &'a Stopping,
+    now: Ts,
+    limit: u32,
+}
+
+impl Queue<'_> {
+    /// Adds the first tasks of a partition in some of its lanes, all of one priority: turn, time and id.
+    fn heads_in_turn(&self, partition: &mut Partition, lanes: &[Lane], next: &mut Vec<(u32, i64, i64)>) -> Result<()> {
+        let left = partition.room.saturating_sub(partition.turn);
+        if left == 0 {
+            return Ok(());
+        }
+        // Where all have the same room, all that are looked at fit.
+        let count = if partition.alike { left.min(self.limit) } else { left };
+        let mut waiting = Vec::new();
+        for lane in lanes {
+            let heads = self.heads(lane, count)?.into_iter();
+            waiting.extend(heads.map(|(scheduled_at, task)| (scheduled_at, task, lane.c_max)));
+        }
+        waiting.sort_unstable();
+        let (mut fitting, turns) = (0, partition.turn..partition.room);
+        for (turn, (scheduled_at, task, c_max)) in turns.zip(waiting) {
+            partition.turn = turn + 1;
+            if turn < c_max && fitting < self.limit {
+                next.push((turn, scheduled_at, task));
+                fitting += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// The first tasks of a lane whose time has come and that nothing holds: time and id.
+    fn heads(&self, lane: &Lane, count: u32) -> Result<Vec<(i64, i64)>> {
+        let common = lane.common();
+        let (operation, now) = (common.operation.as_str(), self.now.micros());
+        let Lane { c_max, credential, priority, .. } = lane;
+        let Common { provenance_code, endpoint_name, .. } = common;
+        if !self.stopping.may_stop_some(&common) {
+            let values = params![provenance_code, endpoint_name, operation, c_max, credential, priority, now, count];
+            let mut statement = self.db.prepare_cached(HEAD)?;
+            let rows = statement.query_map(values, |row| Ok((row.get(0)?, row.get(1)?)))?;
+            return Ok(rows.collect::<rusqlite::Result<_>>()?);
+        }
+        let values = params![provenance_code, endpoint_name, operation, c_max, credential, priority, now];
+        let mut statement = self.db.prepare_cached(HEAD_WITH_HOLDS)?;
+        let mut rows = statement.query(values)?;
+        let mut free = Vec::new();
+        while free.len() < count as usize
+            && let Some(row) = rows.next()?
+        {
+            let own = Own { task: TaskId(row.get(1)?), plan: PlanId(row.get(2)?), slice: SliceId(row.get(3)?) };
+            if !self.stopping.stops(&common, &own) {
+                free.push((row.get(0)?, own.task.0));
+            }
+        }
+        Ok(free)
+    }
+}
+
+fn read_lease(row: &Row<'_>) -> rusqlite::Result<Lease> {
+    Ok(Lease {
+        task: TaskId(row.get(0)?),
+        fence: Fence(row.get(1)?),
+        until: time(row, 2)?,
+        attempts: row.get(3)?,
+        lineage: Lineage { instance: InstanceId(row.get(4)?), plan: PlanId(row.get(5)?), slice: SliceId(row.get(6)?) },
+        cursor: CursorId(row.get(7)?),
+        project_key: row.get(8)?,
+        provenance_code: row.get(9)?,
+        endpoint_name: row.get(10)?,
+        operation: word(row, 11)?,
+        expr_hash: row.get(12)?,
+        window: maybe_window(row, 13)?,
+        params: row.get(15)?,
+        credential: row.get::<_, Option<i64>>(16)?.map(CredentialId),
+    })
+}
+
+#[cfg(test)]
+mod tests;

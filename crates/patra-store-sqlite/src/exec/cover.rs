@@ -1,0 +1,178 @@
+//! What of a namespace is done or under way, read from its tasks.
+
+use patra_core::cursor::Mark;
+use patra_core::state::{Direction, TaskStatus};
+use patra_core::tx::{HISTORY, History};
+use patra_core::{PlanId, Ts, Window};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::cursor::Cursor;
+use crate::error::Result;
+use crate::sql::{maybe_window, time, word};
+
+// Tasks that reach beyond the value, in the order in which they are grouped: those of one plan and window stand together.
+pub(crate) const BEYOND_FORWARD: &str = "
+SELECT plan_id, window_from, window_to, status_code, replaced, done_from, done_to
+FROM ing_task
+WHERE cursor_id = ?1 AND window_to > ?2
+ORDER BY window_to, window_from, ordinal, plan_id";
+
+pub(crate) const BEYOND_BACKFILL: &str = "
+SELECT plan_id, window_from, window_to, status_code, replaced, done_from, done_to
+FROM ing_task
+WHERE cursor_id = ?1 AND window_from < ?2 AND operation_code = 'BACKFILL'
+ORDER BY window_from, window_to, plan_id";
+
+pub(crate) const NEXT_ORDINAL: &str = "
+SELECT ordinal + 1 FROM ing_task
+WHERE cursor_id = ?1 AND window_to IS NULL AND window_from IS NULL AND ordinal IS NOT NULL
+ORDER BY ordinal DESC
+LIMIT 1";
+
+const READ_HISTORY: &str = "
+SELECT items, window_to - window_from
+FROM ing_task
+WHERE cursor_id = ?1 AND window_to IS NOT NULL AND status_code = 'SUCCEEDED' AND params ->> '$.pages' IS NULL
+ORDER BY window_to DESC, id DESC
+LIMIT ?2";
+
+pub(crate) const NEWEST_PLAN: &str = "
+SELECT id FROM ing_plan plan
+WHERE cursor_id = ?1 AND EXISTS (SELECT 1 FROM ing_task task WHERE task.plan_id = plan.id AND task.ordinal IS NOT NULL)
+ORDER BY id DESC
+LIMIT 1";
+
+pub(crate) const SEGMENTS: &str = "
+SELECT ordinal, min(last_id), min(replaced) = 0 AND min(replaced OR status_code = 'SUCCEEDED')
+FROM ing_task
+WHERE cursor_id = ?1 AND window_to IS NULL AND window_from IS NULL AND ordinal >= ?2 AND plan_id = ?3
+GROUP BY ordinal
+ORDER BY ordinal";
+
+const BEGINS_BEFORE: &str = "
+SELECT EXISTS (
+  SELECT 1 FROM ing_task
+  WHERE cursor_id = ?1 AND window_to IS NULL AND window_from IS NULL AND ordinal < ?2 AND plan_id = ?3)";
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] =
+    &[BEYOND_FORWARD, BEYOND_BACKFILL, NEXT_ORDINAL, READ_HISTORY, NEWEST_PLAN, SEGMENTS, BEGINS_BEFORE];
+
+/// Windows beyond the value that are done or under way, sorted, each once.
+pub(super) fn covered(db: &Connection, cursor: &Cursor, start: Ts) -> Result<Vec<Window>> {
+    let live = |status| status == TaskStatus::Succeeded || !TaskStatus::is_final(status);
+    let mut windows = windows(db, cursor, start, live)?;
+    windows.sort_unstable();
+    windows.dedup();
+    Ok(windows)
+}
+
+/// Windows beyond the value that are complete.
+pub(super) fn completed(db: &Connection, cursor: &Cursor, start: Ts) -> Result<Vec<Window>> {
+    windows(db, cursor, start, |status| status == TaskStatus::Succeeded)
+}
+
+struct TaskRow {
+    plan: PlanId,
+    window: Window,
+    status: TaskStatus,
+    replaced: bool,
+    done: Option<Window>,
+}
+
+fn read_task(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
+    Ok(TaskRow {
+        plan: PlanId(row.get(0)?),
+        window: Window { from: time(row, 1)?, to: time(row, 2)? },
+        status: word(row, 3)?,
+        replaced: row.get(4)?,
+        done: maybe_window(row, 5)?,
+    })
+}
+
+/// Windows of which every task of the plan that was not replaced counts, and the done parts of tasks that ended short.
+fn windows(db: &Connection, cursor: &Cursor, start: Ts, counts: impl Fn(TaskStatus) -> bool) -> Result<Vec<Window>> {
+    let beyond = match cursor.direction {
+        Direction::Forward => BEYOND_FORWARD,
+        Direction::Backfill => BEYOND_BACKFILL,
+    };
+    let mut statement = db.prepare_cached(beyond)?;
+    let mut windows = Vec::new();
+    let mut group: Option<(PlanId, Window, bool)> = None;
+    for task in statement.query_map(params![cursor.id.0, start.micros()], read_task)? {
+        let TaskRow { plan, window, status, replaced, done } = task?;
+        let short = status.is_final() && status != TaskStatus::Succeeded;
+        windows.extend(done.filter(|done| short && lies_beyond(done, cursor.direction, start)));
+        if replaced {
+            continue;
+        }
+        match &mut group {
+            Some((of, same, all)) if (*of, *same) == (plan, window) => *all &= counts(status),
+            _ => {
+                windows.extend(whole(group.take()));
+                group = Some((plan, window, counts(status)));
+            }
+        }
+    }
+    windows.extend(whole(group));
+    Ok(windows)
+}
+
+fn whole(group: Option<(PlanId, Window, bool)>) -> Option<Window> {
+    group.and_then(|(_, window, all)| all.then_some(window))
+}
+
+fn lies_beyond(window: &Window, direction: Direction, start: Ts) -> bool {
+    match direction {
+        Direction::Forward => window.to > start,
+        Direction::Backfill => window.from < start,
+    }
+}
+
+pub(super) fn next_ordinal(db: &Connection, cursor: &Cursor) -> Result<i64> {
+    let next = db.prepare_cached(NEXT_ORDINAL)?.query_row([cursor.id.0], |row| row.get(0)).optional()?;
+    Ok(next.unwrap_or(0))
+}
+
+pub(super) fn history(db: &Connection, cursor: &Cursor) -> Result<History> {
+    let mut history = History::default();
+    let mut statement = db.prepare_cached(READ_HISTORY)?;
+    let rows = statement.query_map(params![cursor.id.0, HISTORY], |row| {
+        Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get::<_, i64>(1)?.unsigned_abs()))
+    })?;
+    for row in rows {
+        let (items, span) = row?;
+        history.items += items;
+        history.span += std::time::Duration::from_micros(span);
+    }
+    Ok(history)
+}
+
+/// The end of the unbroken sequence of complete segments of the newest plan, from the value on.
+pub(super) fn completed_segments(db: &Connection, cursor: &Cursor) -> Result<Option<Mark>> {
+    let newest = db.prepare_cached(NEWEST_PLAN)?.query_row([cursor.id.0], |row| row.get::<_, i64>(0)).optional()?;
+    let Some(plan) = newest else { return Ok(None) };
+    let value = match &cursor.value {
+        Some(Mark::Nth { ordinal, .. }) => *ordinal,
+        _ => 0,
+    };
+    let mut statement = db.prepare_cached(SEGMENTS)?;
+    let mut rows = statement.query(params![cursor.id.0, value, plan])?;
+    let (mut reached, mut next) = (None, value);
+    while let Some(row) = rows.next()? {
+        let ordinal: i64 = row.get(0)?;
+        // The plan may begin behind the value; a hole within it is where its complete part ends.
+        let begins = reached.is_none() && ordinal > value && !begins_before(db, cursor, value, plan)?;
+        if !row.get(2)? || (ordinal != next && !begins) {
+            break;
+        }
+        next = ordinal + 1;
+        reached = Some(Mark::Nth { ordinal: next, last: row.get(1)? });
+    }
+    Ok(reached)
+}
+
+fn begins_before(db: &Connection, cursor: &Cursor, ordinal: i64, plan: i64) -> Result<bool> {
+    let values = params![cursor.id.0, ordinal, plan];
+    Ok(db.prepare_cached(BEGINS_BEFORE)?.query_row(values, |row| row.get(0))?)
+}

@@ -1,0 +1,123 @@
+//! Which records an UPDATE wants, and how they are cut into ranges.
+
+use patra_core::Ts;
+use patra_core::record::Stream;
+use patra_core::tx::{IdRange, MAX_SEGMENTS, ReadSegments, Segments, Wanted};
+use rusqlite::{CachedStatement, Connection, Row, params};
+
+use crate::error::Result;
+
+pub(crate) const STALE: &str = "
+SELECT dedup_key
+FROM item
+WHERE project_key = ?1 AND provenance_code = ?2 AND dedup_scope = ?3 AND dedup_key > ?5 AND endpoint_name = ?4
+  AND refresh_checked_at < ?6
+ORDER BY dedup_key";
+
+pub(crate) const MAPPED_OTHERWISE: &str = "
+SELECT dedup_key
+FROM item
+WHERE project_key = ?1 AND provenance_code = ?2 AND dedup_scope = ?3 AND dedup_key > ?5 AND endpoint_name = ?4
+  AND mapping_generation <> ?6
+ORDER BY dedup_key";
+
+pub(crate) const SIGNALLED: &str = "
+SELECT item_key
+FROM ing_signal
+WHERE project_key = ?1 AND provenance_code = ?2 AND endpoint_name = ?3 AND item_key > ?4 AND status_code = 'OPEN'
+ORDER BY item_key";
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] = &[STALE, MAPPED_OTHERWISE, SIGNALLED];
+
+pub(super) fn read(db: &Connection, op: &ReadSegments, now: Ts) -> Result<Segments> {
+    let (size, limit) = (op.size.max(1), op.limit.min(MAX_SEGMENTS) as usize);
+    let mut ranges: Vec<IdRange> = Vec::new();
+    let (mut count, mut more) = (0, false);
+    each_wanted(db, &op.stream, &op.wanted, op.after.as_deref(), |key| {
+        if count % size == 0 {
+            more = ranges.len() == limit;
+            if more {
+                return false;
+            }
+            let after = ranges.last().map_or_else(|| op.after.clone(), |last| Some(last.through.clone()));
+            ranges.push(IdRange { after, through: String::new() });
+        }
+        count += 1;
+        if let Some(last) = ranges.last_mut() {
+            key.clone_into(&mut last.through);
+        }
+        true
+    })?;
+    Ok(Segments { ranges, more, now })
+}
+
+/// The keys of the wanted records of a range, behind `after`, at most so many.
+pub(crate) fn wanted(
+    db: &Connection,
+    stream: &Stream,
+    wanted: &Wanted,
+    range: &IdRange,
+    after: Option<&str>,
+    limit: u32,
+) -> Result<Vec<String>> {
+    let mut keys = Vec::new();
+    // No key lies before the range's beginning, whatever the caller says.
+    let after = after.max(range.after.as_deref());
+    if limit == 0 {
+        return Ok(keys);
+    }
+    each_wanted(db, stream, wanted, after, |key| {
+        let inside = key <= &*range.through;
+        if inside {
+            keys.push(key.to_owned());
+        }
+        inside && keys.len() < limit as usize
+    })?;
+    Ok(keys)
+}
+
+/// Goes through the wanted keys behind `after`, in byte order, as long as the visitor wants more.
+fn each_wanted(
+    db: &Connection,
+    stream: &Stream,
+    wanted: &Wanted,
+    after: Option<&str>,
+    visit: impl FnMut(&str) -> bool,
+) -> Result<()> {
+    let Stream { project_key, provenance_code, endpoint_name, dedup_scope, .. } = stream;
+    // Every key lies behind the empty text, since no key is empty.
+    let after = after.unwrap_or_default();
+    match wanted {
+        Wanted::Stale { before } => {
+            let values = params![project_key, provenance_code, dedup_scope, endpoint_name, after, before.micros()];
+            go(db.prepare_cached(STALE)?, values, visit)
+        }
+        Wanted::MappedOtherThan { generation } => {
+            let values = params![project_key, provenance_code, dedup_scope, endpoint_name, after, generation];
+            go(db.prepare_cached(MAPPED_OTHERWISE)?, values, visit)
+        }
+        Wanted::Signalled => {
+            let values = params![project_key, provenance_code, endpoint_name, after];
+            go(db.prepare_cached(SIGNALLED)?, values, visit)
+        }
+    }
+}
+
+fn go(
+    mut statement: CachedStatement<'_>,
+    values: &[&dyn rusqlite::ToSql],
+    mut visit: impl FnMut(&str) -> bool,
+) -> Result<()> {
+    let mut rows = statement.query(values)?;
+    while let Some(row) = rows.next()? {
+        if !visit(key(row)?) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn key<'a>(row: &'a Row<'_>) -> rusqlite::Result<&'a str> {
+    Ok(row.get_ref(0)?.as_str()?)
+}

@@ -1,0 +1,267 @@
+//! Holds: what stands still while one lasts, and how it ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use patra_core::port::query::{Cell, View};
+use patra_core::state::{HoldKind, Operation, TaskStatus};
+use patra_core::tx::{
+    EndRun, Fire, Hold, Lease, LeaseRef, Release, Renew, Renewed, RunEnd, SettleTrigger, Settlement, Subject,
+    TriggerTaken, TxError, Which,
+};
+use patra_core::{CredentialId, HoldId};
+
+use super::fixture::{int, text, time};
+use super::{Fixture, make};
+
+const PAUSE: HoldKind = HoldKind::Pause;
+const BREAK: HoldKind = HoldKind::Break;
+const ADVISORY: HoldKind = HoldKind::Advisory;
+
+async fn release(fx: &Fixture, which: Which) -> u32 {
+    fx.ok(Release { which, by: "somebody else".into() }).await.released
+}
+
+async fn renew(fx: &Fixture, leases: &[&Lease]) -> Renewed {
+    let leases = leases.iter().map(|lease| LeaseRef::from(*lease)).collect();
+    fx.ok(Renew { owner: "worker".into(), leases, lease: make::LONG }).await
+}
+
+/// Puts a trigger that was taken for a look back.
+async fn put_back(fx: &Fixture, taken: &TriggerTaken) {
+    let settlement = Settlement::Later { delay: Duration::ZERO };
+    fx.ok(SettleTrigger { instance: taken.instance, fence: taken.fence, settlement }).await;
+    fx.pass(Duration::from_millis(2)).await;
+}
+
+// covers: ING-5.9-01, ING-9.1-04
+pub(super) async fn what_is_paused_is_neither_planned_nor_claimed_until_it_is_released(fx: Fixture) {
+    fx.plan("a", &make::windows(0, 2)).await;
+    let held = fx.next().await;
+    fx.fire("waiting").await;
+    for subject in [
+        Subject::source(make::PROVENANCE),
+        Subject::endpoint(make::PROVENANCE, make::ENDPOINT),
+        make::partition(Operation::Harvest),
+        Subject { operation: Some(Operation::Harvest), ..Subject::source(make::PROVENANCE) },
+    ] {
+        for kind in [PAUSE, BREAK] {
+            let hold = fx.ok(make::hold(kind, subject.clone())).await.hold;
+            assert!(fx.claim(9).await.is_empty(), "{kind} {subject}");
+            assert_eq!(fx.take().await, None, "{kind} {subject}");
+            let lease = LeaseRef::from(&held);
+            let renewed = renew(&fx, &[&held]).await;
+            assert_eq!((renewed.held, renewed.paused), (vec![lease], vec![lease]), "{kind} {subject}");
+            assert_eq!(release(&fx, Which::Hold(hold)).await, 1);
+            assert!(renew(&fx, &[&held]).await.paused.is_empty());
+        }
+    }
+    let taken = fx.take().await.expect("the trigger waits no longer");
+    put_back(&fx, &taken).await;
+    assert_eq!(fx.claim(9).await.len(), 1);
+}
+
+pub(super) async fn a_hold_covers_what_it_names_and_nothing_else(fx: Fixture) {
+    fx.plan("a", &make::windows(0, 2)).await;
+    let held = fx.next().await;
+    fx.fire("waiting").await;
+    for subject in [
+        Subject::source("other"),
+        Subject::endpoint(make::PROVENANCE, "authors"),
+        make::partition(Operation::Update),
+        Subject::endpoint("other", make::ENDPOINT),
+    ] {
+        let hold = fx.ok(make::hold(PAUSE, subject.clone())).await.hold;
+        let taken = fx.take().await.unwrap_or_else(|| panic!("{subject} is not about this trigger"));
+        put_back(&fx, &taken).await;
+        assert!(renew(&fx, &[&held]).await.paused.is_empty(), "{subject}");
+        release(&fx, Which::Hold(hold)).await;
+    }
+}
+
+pub(super) async fn a_plan_a_slice_a_task_or_a_credential_can_be_held(fx: Fixture) {
+    let own = |plan: &mut patra_core::tx::SavePlan| plan.credential = Some(CredentialId(7));
+    fx.plan_with(make::fire("a", Operation::Harvest), &make::windows(0, 2), own).await;
+    fx.plan("b", &make::windows(20, 1)).await;
+    let leases = fx.claim(9).await;
+    let none = Subject::default;
+    let cases = [
+        (Subject { task: Some(leases[0].task), ..none() }, vec![0]),
+        (Subject { slice: Some(leases[1].lineage.slice), ..none() }, vec![1]),
+        (Subject { plan: Some(leases[0].lineage.plan), ..none() }, vec![0, 1]),
+        (Subject { credential: Some(CredentialId(7)), ..none() }, vec![0, 1]),
+        (Subject { plan: Some(leases[2].lineage.plan), ..Subject::source(make::PROVENANCE) }, vec![2]),
+        (Subject { plan: Some(leases[2].lineage.plan), credential: Some(CredentialId(7)), ..none() }, vec![]),
+        (Subject { credential: Some(CredentialId(7)), ..Subject::source("other") }, vec![]),
+    ];
+    let all: Vec<_> = leases.iter().collect();
+    fx.fire("waiting").await;
+    for (subject, covered) in cases {
+        fx.ok(make::hold(BREAK, subject.clone())).await;
+        let expected: Vec<_> = covered.iter().map(|at| LeaseRef::from(&leases[*at])).collect();
+        assert_eq!(renew(&fx, &all).await.paused, expected, "{subject}");
+        // A trigger has no plan, task or credential yet.
+        let taken = fx.take().await.unwrap_or_else(|| panic!("{subject} is not about triggers"));
+        put_back(&fx, &taken).await;
+        assert_eq!(release(&fx, Which::On(subject)).await, 1);
+    }
+    fx.sweep(true).await;
+    fx.ok(make::hold(PAUSE, Subject { task: Some(leases[0].task), ..none() })).await;
+    let claimed: Vec<_> = fx.claim(9).await.iter().map(|lease| lease.task).collect();
+    assert_eq!(claimed, [leases[1].task, leases[2].task], "the others go on");
+}
+
+/// What is held takes no turn.
+pub(super) async fn a_task_that_is_held_leaves_its_place_to_the_next(fx: Fixture) {
+    let fire = make::fire("a", Operation::Harvest);
+    fx.plan_with(fire, &make::windows(0, 3), |plan| plan.c_max = 1).await;
+    let lease = fx.next().await;
+    fx.sweep(true).await;
+    fx.ok(make::hold(PAUSE, Subject { task: Some(lease.task), ..Subject::default() })).await;
+    let next = fx.claim(9).await;
+    assert_eq!(next.len(), 1);
+    assert_eq!(next[0].window, Some(make::window(10, 20)));
+}
+
+// covers: ING-9.5-02, ING-11.7-02
+pub(super) async fn an_advice_stops_planning_and_lets_work_go_on(fx: Fixture) {
+    fx.plan("a", &make::windows(0, 2)).await;
+    let lease = fx.next().await;
+    fx.fire("waiting").await;
+    fx.ok(make::hold(ADVISORY, make::partition(Operation::Harvest))).await;
+    assert_eq!(fx.take().await, None);
+    assert!(renew(&fx, &[&lease]).await.paused.is_empty());
+    assert_eq!(fx.claim(9).await.len(), 1);
+}
+
+pub(super) async fn a_hold_lasts_once_per_kind_and_subject(fx: Fixture) {
+    let subject = || Subject::source("p");
+    let first = fx.ok(make::hold(PAUSE, subject())).await;
+    assert!(!first.existed);
+    let again = Hold { reason: "another".into(), by: "another".into(), ..make::hold(PAUSE, subject()) };
+    let again = fx.ok(again).await;
+    assert_eq!((again.hold, again.existed), (first.hold, true));
+    let other = fx.ok(make::hold(BREAK, subject())).await;
+    assert!(!other.existed && other.hold != first.hold);
+    let rows = fx.rows(View::Holds).await;
+    assert_eq!(rows.ids(), [other.hold.0, first.hold.0]);
+    assert_eq!(rows.texts("kind_code"), ["BREAK", "PAUSE"]);
+    assert_eq!(
+        (rows.texts("subject"), rows.texts("provenance_code")),
+        (vec!["source=p".to_owned(); 2], vec!["p".into(); 2])
+    );
+    assert_eq!((text(&rows.at(1, "reason")), text(&rows.at(1, "created_by"))), ("a PAUSE".into(), "somebody".into()));
+    assert_eq!((rows.at(1, "released_at"), rows.at(1, "task_id")), (Cell::Null, Cell::Null));
+
+    assert_eq!(release(&fx, Which::On(Subject::endpoint("p", "e"))).await, 0, "not exactly this");
+    assert_eq!(release(&fx, Which::Hold(HoldId(999_999))).await, 0);
+    assert_eq!(release(&fx, Which::On(subject())).await, 2);
+    assert_eq!(release(&fx, Which::On(subject())).await, 0, "once is enough");
+    assert_eq!(release(&fx, Which::Hold(first.hold)).await, 0);
+    let rows = fx.rows(View::Holds).await;
+    assert_eq!(rows.texts("released_by"), ["somebody else", "somebody else"]);
+    assert!(time(&rows.at(0, "released_at")) >= time(&rows.at(0, "created_at")));
+    let anew = fx.ok(make::hold(PAUSE, subject())).await;
+    assert!(!anew.existed && anew.hold != first.hold);
+    assert_eq!(fx.rows(View::Holds).await.len(), 3);
+}
+
+pub(super) async fn a_hold_that_says_nothing_is_refused(fx: Fixture) {
+    let loose = Subject { operation: Some(Operation::Harvest), ..Subject::default() };
+    for subject in [Subject::default(), loose] {
+        let answer = fx.run(make::hold(PAUSE, subject)).await;
+        assert!(matches!(answer, Err(TxError::Refused(_))), "{answer:?}");
+    }
+    assert!(fx.rows(View::Holds).await.is_empty());
+}
+
+// covers: ING-9.5-03, ING-12.2-07
+pub(super) async fn a_run_that_ends_fatally_blows_the_fuse_with_its_end(fx: Fixture) {
+    fx.plan("a", &make::windows(0, 3)).await;
+    let leases = fx.claim(2).await;
+    let run = fx.start(&leases[0]).await;
+    let failed = || RunEnd::Failed { error: make::fault("401") };
+    let fuse = make::hold(BREAK, Subject::endpoint(make::PROVENANCE, make::ENDPOINT));
+    let flawed = EndRun { hold: Some(make::hold(BREAK, Subject::default())), ..make::end(&leases[0], run, failed()) };
+    assert!(matches!(fx.run(Arc::new(flawed)).await, Err(TxError::Refused(_))));
+    assert_eq!(fx.task_status(&leases[0]).await, "EXECUTING", "nothing happened");
+
+    let end = Arc::new(EndRun { hold: Some(fuse.clone()), ..make::end(&leases[0], run, failed()) });
+    assert_eq!(fx.ok(end.clone()).await.task_status, TaskStatus::Failed);
+    assert_eq!(fx.ok(end.clone()).await.task_status, TaskStatus::Failed);
+    assert_eq!(fx.rows(View::Holds).await.len(), 1);
+    assert!(fx.claim(9).await.is_empty());
+    assert_eq!(renew(&fx, &[&leases[1]]).await.paused, [LeaseRef::from(&leases[1])]);
+    // Nothing ends it but a person: no success, no manifest, no repetition of the end.
+    fx.finish(&leases[1], RunEnd::Succeeded).await;
+    fx.ok(make::provenance("h1", &[("works", None)])).await;
+    assert!(fx.claim(9).await.is_empty());
+    assert_eq!(release(&fx, Which::On(fuse.subject)).await, 1);
+    fx.ok(end).await;
+    assert_eq!(fx.claim(9).await.len(), 1);
+}
+
+pub(super) async fn an_advice_ends_when_a_task_of_its_partition_succeeds(fx: Fixture) {
+    fx.plan("a", &make::windows(0, 3)).await;
+    let leases = fx.claim(3).await;
+    let partition = make::partition(Operation::Harvest);
+    fx.ok(make::hold(ADVISORY, partition.clone())).await;
+    fx.ok(make::hold(PAUSE, partition)).await;
+    let wider = Subject::endpoint(make::PROVENANCE, make::ENDPOINT);
+    for subject in [wider, make::partition(Operation::Backfill)] {
+        fx.ok(make::hold(ADVISORY, subject)).await;
+    }
+    let lasting = async || {
+        let rows = fx.rows(View::Holds).await;
+        rows.column("released_at").iter().filter(|cell| **cell == Cell::Null).count()
+    };
+    fx.finish(&leases[0], RunEnd::Failed { error: make::fault("gone") }).await;
+    fx.finish(&leases[1], RunEnd::Partial { error: make::fault("capped") }).await;
+    assert_eq!(lasting().await, 4);
+    fx.finish(&leases[2], RunEnd::Succeeded).await;
+    assert_eq!(lasting().await, 3, "exactly its partition");
+    let rows = fx.rows(View::Holds).await;
+    assert_eq!(text(&rows.at(3, "released_by")), Release::BY_SUCCESS);
+    assert_eq!(text(&rows.at(3, "kind_code")), "ADVISORY");
+}
+
+pub(super) async fn an_advice_ends_with_another_manifest(fx: Fixture) {
+    let apply = |hash: &str| make::provenance(hash, &[("works", None)]);
+    fx.ok(apply("h1")).await;
+    fx.ok(make::hold(ADVISORY, make::partition(Operation::Harvest))).await;
+    fx.ok(make::hold(ADVISORY, Subject::source(make::PROVENANCE))).await;
+    fx.ok(make::hold(PAUSE, make::partition(Operation::Harvest))).await;
+    fx.ok(make::hold(ADVISORY, Subject::source("other"))).await;
+    let released = async || {
+        let rows = fx.rows(View::Holds).await;
+        let by = rows.column("released_by").into_iter().filter(|cell| *cell != Cell::Null);
+        by.map(|cell| text(&cell)).collect::<Vec<_>>()
+    };
+    fx.ok(apply("h1")).await;
+    assert!(released().await.is_empty(), "the same manifest changes nothing");
+    fx.ok(apply("h2")).await;
+    assert_eq!(released().await, [Release::BY_MANIFEST, Release::BY_MANIFEST]);
+}
+
+pub(super) async fn a_trigger_hands_on_why_and_what_for(fx: Fixture) {
+    let fire = Fire {
+        reason: Some(patra_core::state::UpdateReason::Signals),
+        activity: Some("spring cleaning".into()),
+        ..make::fire("a", Operation::Update)
+    };
+    let instance = fx.ok(fire.clone()).await.instance;
+    let taken = fx.take().await.expect("the trigger");
+    assert_eq!((taken.reason, &taken.activity), (fire.reason, &fire.activity));
+    fx.ok(Arc::new(make::fan(&taken, &["x"], true))).await;
+    let child = fx.take().await.expect("its child");
+    assert_eq!((child.reason, &child.activity), (fire.reason, &fire.activity));
+    let jobs = fx.rows(View::Jobs).await;
+    assert_eq!(
+        (jobs.texts("reason_code"), jobs.texts("activity")),
+        (vec!["SIGNALS".to_owned(); 2], vec!["spring cleaning".to_owned(); 2])
+    );
+    assert_eq!(int(&jobs.at(0, "parent_id")), instance.0);
+    fx.fire("plain").await;
+    let jobs = fx.rows(View::Jobs).await;
+    assert_eq!((jobs.at(0, "reason_code"), jobs.at(0, "activity")), (Cell::Null, Cell::Null));
+}

@@ -1,0 +1,119 @@
+//! Pages and the ends of runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use patra_core::paging::Position;
+use patra_core::record::{Record, Rejected, Version};
+use patra_core::state::{HoldKind, Operation};
+use patra_core::tx::{Checked, Lease, RunEnd, Tx};
+use patra_core::{Fence, Ts, Window};
+
+use super::{Generator, next_batch};
+use crate::contract::make;
+use crate::memory::MemStore;
+
+impl Generator {
+    fn records(&mut self) -> Vec<Record> {
+        let mut records = Vec::new();
+        for key in 0..8 {
+            if self.rng.chance(400) {
+                let (at, source_version) = (self.rng.below(6) as i64, self.rng.below(2) as i64);
+                let version = Version { updated_at: Ts::from_secs(at), source_version };
+                let record = make::record(&format!("key {key}"), at);
+                // Content that differs although the version does not.
+                let content_hash = [self.rng.below(2) as u8; 16];
+                records.push(Record { version, content_hash, ..record });
+            }
+        }
+        records
+    }
+
+    pub(super) fn commit(&mut self, store: &MemStore) -> Option<Tx> {
+        let (lease, run) = self.pick_run(store)?;
+        let written = next_batch(store, run);
+        let batch_no = if self.rng.chance(150) { written.saturating_sub(1).max(1) } else { written };
+        let more = self.rng.chance(700);
+        let mut page = make::page(&lease, run, batch_no, self.records(), more);
+        if self.rng.chance(300) {
+            page.rejected = self.rejected();
+            page.stats.failed = page.rejected.len() as u32;
+        }
+        if self.rng.chance(300) {
+            // A token seldom comes again within a run; then the page is refused.
+            let token = if self.rng.chance(250) { "again".to_owned() } else { format!("token {batch_no}") };
+            page.before_token = Some(token.clone());
+            page.position = Position::Token(Some(token));
+            page.next = more.then(|| Position::Token(Some(format!("token {}", batch_no + 1))));
+        }
+        page.generation = format!("generation {}", self.rng.below(2)).into();
+        page.refresh = lease.operation == Operation::Update && self.rng.chance(700);
+        page.checked = self.checked();
+        page.raw = self.rng.chance(200).then(|| make::raw("an answer", self.keep()));
+        page.progress = self.rng.chance(900);
+        Some(Arc::new(page).into())
+    }
+
+    /// An answer whose time is over at once, or never.
+    fn keep(&mut self) -> Duration {
+        if self.rng.chance(500) { Duration::ZERO } else { make::LONG }
+    }
+
+    fn rejected(&mut self) -> Vec<Rejected> {
+        let key = |number: u64| (number < 8).then(|| format!("key {number}"));
+        [0, 3].map(|index| Rejected { key: key(self.rng.below(10)), ..make::rejected(index) }).to_vec()
+    }
+
+    fn checked(&mut self) -> Vec<Checked> {
+        let mut checked = Vec::new();
+        for key in 0..8 {
+            if self.rng.chance(80) {
+                let failed = self.rng.chance(600).then(|| "404".to_owned());
+                checked.push(Checked { key: format!("key {key}"), failed });
+            }
+        }
+        checked
+    }
+
+    pub(super) fn end(&mut self, store: &MemStore) -> Option<Tx> {
+        let (lease, run) = self.pick_run(store)?;
+        let error = make::fault("trouble");
+        let end = match self.rng.below(11) {
+            0..6 => RunEnd::Succeeded,
+            6 => RunEnd::Partial { error },
+            7 => RunEnd::Failed { error },
+            8 => self.split(&lease),
+            _ => RunEnd::Requeue { delay: self.delay(), error, counted: self.rng.chance(500) },
+        };
+        let mut end = make::end(&lease, run, end);
+        end.stats.ret_count = self.rng.below(100) as u32;
+        if self.rng.chance(50) {
+            end.lease.fence = Fence(lease.fence.0 + 100);
+        }
+        if self.rng.chance(250) {
+            let mut failure = make::failure(&lease, run, next_batch(store, run));
+            failure.raw = self.rng.chance(300).then(|| make::raw("a failure", self.keep()));
+            end.failure = Some(failure);
+        }
+        if let Some(window) = lease.window.filter(|_| self.rng.chance(300)) {
+            end.done = Some(Window { to: window.from + window.width() / 2, ..window });
+        }
+        if matches!(end.end, RunEnd::Failed { .. }) && self.rng.chance(500) {
+            let kind = HoldKind::ALL[self.rng.below(HoldKind::ALL.len() as u64) as usize];
+            end.hold = Some(make::hold(kind, make::partition(lease.operation)));
+        }
+        Some(Arc::new(end).into())
+    }
+
+    /// Into narrower windows, or into ranges of pages of the same one.
+    fn split(&mut self, lease: &Lease) -> RunEnd {
+        let error = make::fault("too many");
+        let Some(window) = lease.window else { return RunEnd::Partial { error } };
+        let tag = format!("split {}", self.rng.below(8));
+        let slices = match self.rng.chance(500) {
+            true => window.split(2, Duration::from_secs(1)).iter().map(|part| make::slice(&tag, *part)).collect(),
+            false => (0..2).map(|at| make::pages(&tag, window, at)).collect(),
+        };
+        RunEnd::Split { error, slices }
+    }
+}

@@ -1,0 +1,129 @@
+//! Schedules: several of an endpoint, by interval or by pattern.
+
+use std::time::Duration;
+
+use patra_core::Ts;
+use patra_core::port::query::{Cell, View};
+use patra_core::state::{Operation, UpdateReason};
+use patra_core::tx::{Applied, ApplyProvenance, FireDue, Schedule, TxError, When};
+
+use super::fixture::{text, time};
+use super::{Fixture, make};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const STEP: Duration = Duration::from_millis(100);
+
+fn schedule(operation: Operation, reason: Option<UpdateReason>, when: When) -> Schedule {
+    Schedule { operation, reason, when }
+}
+
+fn manifest(hash: &str, schedules: Vec<Schedule>) -> ApplyProvenance {
+    let mut apply = make::provenance(hash, &[("works", None)]);
+    apply.endpoints[0].schedules = schedules;
+    apply
+}
+
+/// Operation, reason and time of each, sorted.
+async fn known(fx: &Fixture) -> Vec<(String, String, String)> {
+    let rows = fx.rows(View::Schedules).await;
+    let [operations, reasons, times] = ["operation_code", "reason_code", "when_text"].map(|column| rows.texts(column));
+    let mut all: Vec<_> = operations.into_iter().zip(reasons).zip(times).map(|((a, b), c)| (a, b, c)).collect();
+    all.sort();
+    all
+}
+
+fn told(rows: &[(&str, &str, &str)]) -> Vec<(String, String, String)> {
+    rows.iter().map(|(a, b, c)| ((*a).to_owned(), (*b).to_owned(), (*c).to_owned())).collect()
+}
+
+pub(super) async fn an_endpoint_has_a_schedule_per_operation_and_reason(fx: Fixture) {
+    let (stale, signals) = (Some(UpdateReason::Staleness), Some(UpdateReason::Signals));
+    let daily = || When::Cron("0 3 * * *".into());
+    let all = vec![
+        schedule(Operation::Harvest, None, When::Every(HOUR)),
+        schedule(Operation::Update, stale, daily()),
+        schedule(Operation::Update, signals, When::Every(2 * HOUR)),
+    ];
+    fx.ok(manifest("h1", all.clone())).await;
+    let expected = [
+        ("HARVEST", "", "every 3600000000"),
+        ("UPDATE", "SIGNALS", "every 7200000000"),
+        ("UPDATE", "STALENESS", "cron 0 3 * * *"),
+    ];
+    assert_eq!(known(&fx).await, told(&expected));
+    let due = |rows: &super::fixture::Rows, reason: &str| {
+        let at = rows.texts("reason_code").iter().position(|known| known == reason).expect("the schedule");
+        (rows.at(at, "id"), time(&rows.at(at, "next_due_at")))
+    };
+    let before = fx.rows(View::Schedules).await;
+    let (_, at) = due(&before, "STALENESS");
+    let now = fx.now().await;
+    assert_eq!(at.micros().rem_euclid(86_400_000_000), 3 * 3_600_000_000, "{at} is at three");
+    assert!(at > now && at <= now + 24 * HOUR);
+
+    // One goes, one changes, one stays.
+    fx.pass(Duration::from_millis(5)).await;
+    let changed = vec![all[1].clone(), schedule(Operation::Update, signals, When::Every(HOUR))];
+    assert_eq!(fx.ok(manifest("h2", changed)).await, Applied::Changed);
+    let after = fx.rows(View::Schedules).await;
+    let expected = [("UPDATE", "SIGNALS", "every 3600000000"), ("UPDATE", "STALENESS", "cron 0 3 * * *")];
+    assert_eq!(known(&fx).await, told(&expected));
+    assert_eq!(due(&after, "STALENESS"), due(&before, "STALENESS"));
+    let applied = time(&fx.rows(View::Provenances).await.at(0, "updated_at"));
+    assert_eq!(due(&after, "SIGNALS"), (due(&before, "SIGNALS").0, applied + HOUR), "from now on");
+}
+
+pub(super) async fn each_schedule_fires_what_it_says(fx: Fixture) {
+    let all = vec![
+        schedule(Operation::Harvest, None, When::Every(STEP)),
+        schedule(Operation::Update, Some(UpdateReason::ExprChange), When::Every(STEP + STEP / 2)),
+        schedule(Operation::Backfill, None, When::Every(HOUR)),
+    ];
+    fx.ok(manifest("h1", all)).await;
+    fx.pass(2 * STEP).await;
+    assert_eq!(fx.ok(FireDue { limit: 9 }).await.fired, 2);
+    let jobs = fx.rows(View::Jobs).await;
+    assert_eq!(jobs.texts("operation_code"), ["UPDATE", "HARVEST"]);
+    assert_eq!((text(&jobs.at(0, "reason_code")), jobs.at(1, "reason_code")), ("EXPR_CHANGE".into(), Cell::Null));
+    assert_eq!(jobs.column("activity"), [Cell::Null, Cell::Null]);
+    // Each waits for its own trigger only.
+    let first = fx.take().await.expect("the harvest");
+    assert_eq!((first.operation, first.reason), (Operation::Harvest, None));
+    let second = fx.take().await.expect("the update");
+    assert_eq!((second.operation, second.reason), (Operation::Update, Some(UpdateReason::ExprChange)));
+}
+
+pub(super) async fn a_pattern_that_never_comes_is_never_due(fx: Fixture) {
+    let never = || When::Cron("0 0 30 2 *".into());
+    fx.ok(manifest("h1", vec![make::harvest(never())])).await;
+    assert_eq!(time(&fx.rows(View::Schedules).await.at(0, "next_due_at")), Ts::NEVER);
+    let done = fx.ok(FireDue { limit: 9 }).await;
+    assert_eq!((done.fired, done.next_due), (0, Some(Ts::NEVER)));
+}
+
+pub(super) async fn a_pattern_goes_on_from_now_however_long_the_pause(fx: Fixture) {
+    if fx.subject.is_real() {
+        return;
+    }
+    fx.ok(manifest("h1", vec![make::harvest(When::Cron("*/10 * * * *".into()))])).await;
+    let due = time(&fx.rows(View::Schedules).await.at(0, "next_due_at"));
+    fx.pass(5 * HOUR).await;
+    let done = fx.ok(FireDue { limit: 9 }).await;
+    assert_eq!(done.fired, 1, "one firing for all that was missed");
+    let next = done.next_due.expect("a schedule");
+    assert!(next > done.now && next <= done.now + Duration::from_secs(600));
+    assert_eq!(next.micros() % 600_000_000, 0);
+    let id = fx.rows(View::Schedules).await.ids()[0];
+    assert_eq!(fx.rows(View::Jobs).await.texts("public_id"), [format!("schedule-{id}-{}", due.micros())]);
+}
+
+pub(super) async fn a_schedule_without_a_time_is_refused(fx: Fixture) {
+    let twice = vec![make::harvest(When::Every(HOUR)), make::harvest(When::Every(2 * HOUR))];
+    let flawed =
+        [vec![make::harvest(When::Every(Duration::ZERO))], vec![make::harvest(When::Cron("every day".into()))], twice];
+    for schedules in flawed {
+        let answer = fx.run(manifest("h1", schedules.clone())).await;
+        assert!(matches!(answer, Err(TxError::Refused(_))), "{schedules:?}: {answer:?}");
+    }
+    assert!(fx.rows(View::Schedules).await.is_empty() && fx.rows(View::Provenances).await.is_empty());
+}

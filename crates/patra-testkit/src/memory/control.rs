@@ -1,0 +1,185 @@
+//! Holds, and the end of work by somebody's will.
+
+use patra_core::state::{HoldKind, PlanStatus, RunStatus, SliceStatus, TaskStatus, TriggerStatus};
+use patra_core::tx::{Cancel, Cancelled, Hold, Holding, Release, Released, Subject, Target, TxError, Which};
+use patra_core::{HoldId, InstanceId, PlanId, SliceId, TaskId, Ts};
+
+use super::{HoldRow, MemStore, Origin, Task, place, refused};
+
+impl MemStore {
+    pub(super) fn hold(&mut self, now: Ts, op: &Hold) -> Result<Holding, TxError> {
+        if let Some(flaw) = op.subject.flaw() {
+            return refused(flaw);
+        }
+        let same = |row: &&HoldRow| row.kind == op.kind && row.subject == op.subject;
+        if let Some(row) = self.lasting().find(same) {
+            return Ok(Holding { hold: row.id, existed: true });
+        }
+        self.index.hold_ids += 1;
+        let id = HoldId(self.index.hold_ids);
+        self.index.holds.insert(id);
+        let row = HoldRow {
+            id,
+            kind: op.kind,
+            subject: op.subject.clone(),
+            reason: op.reason.clone(),
+            created_by: op.by.clone(),
+            created_at: now,
+            released: None,
+        };
+        self.holds.insert(id, row);
+        Ok(Holding { hold: id, existed: false })
+    }
+
+    pub(super) fn release(&mut self, now: Ts, op: &Release) -> Released {
+        self.release_where(now, &op.by, |row| match &op.which {
+            Which::Hold(id) => row.id == *id,
+            Which::On(subject) => row.subject == *subject,
+        })
+    }
+
+    pub(super) fn release_where(&mut self, now: Ts, by: &str, meant: impl Fn(&HoldRow) -> bool) -> Released {
+        let ended: Vec<_> = self.lasting().filter(|row| meant(row)).map(|row| row.id).collect();
+        for id in &ended {
+            self.index.holds.remove(id);
+            if let Some(row) = self.holds.get_mut(id) {
+                row.released = Some((by.to_owned(), now));
+            }
+        }
+        Released { released: ended.len() as u32 }
+    }
+
+    /// The advisory pause of a partition ends with a task of it that succeeds.
+    pub(super) fn end_advice(&mut self, now: Ts, task: TaskId) {
+        if self.index.holds.is_empty() {
+            return;
+        }
+        let origin = self.tasks[place(task.0)].origin.clone();
+        let partition = Subject {
+            operation: Some(origin.operation),
+            ..Subject::endpoint(&origin.provenance_code, &origin.endpoint_name)
+        };
+        let ends = |row: &HoldRow| row.kind == HoldKind::Advisory && row.subject == partition;
+        self.release_where(now, Release::BY_SUCCESS, ends);
+    }
+
+    fn lasting(&self) -> impl Iterator<Item = &HoldRow> {
+        self.index.holds.iter().filter_map(|id| self.holds.get(id))
+    }
+
+    /// What tasks are held by: an advice stops planning, not work.
+    pub(super) fn stops(&self) -> Vec<&HoldRow> {
+        self.lasting().filter(|row| row.kind != HoldKind::Advisory).collect()
+    }
+
+    /// What triggers are held by: they have no plan, task or credential yet.
+    pub(super) fn trigger_stops(&self) -> Vec<&Subject> {
+        let plain = |subject: &&Subject| {
+            let Subject { credential, plan, slice, task, .. } = subject;
+            credential.is_none() && plan.is_none() && slice.is_none() && task.is_none()
+        };
+        self.lasting().map(|row| &row.subject).filter(plain).collect()
+    }
+
+    pub(super) fn cancel(&mut self, now: Ts, op: &Cancel) -> Cancelled {
+        let mut done = Cancelled::default();
+        match &op.target {
+            Target::Trigger(public_id) => {
+                let Some(id) = self.index.instance_by_public_id.get(public_id).copied() else { return done };
+                done.found = true;
+                let family = |row: &&super::Instance| row.id == id || row.parent == Some(id) || row.root == Some(id);
+                let family: Vec<_> = self.instances.iter().filter(family).map(|row| row.id).collect();
+                for member in family {
+                    self.cancel_trigger(op, member, &mut done);
+                    for plan in self.instances[place(member.0)].plans.clone() {
+                        self.cancel_plan(now, op, plan, &mut done);
+                    }
+                }
+            }
+            Target::Plan(plan) if place(plan.0) < self.plans.len() => {
+                done.found = true;
+                self.cancel_plan(now, op, *plan, &mut done);
+            }
+            Target::Slice(slice) if place(slice.0) < self.slices.len() => {
+                done.found = true;
+                self.cancel_slice(now, op, *slice, &mut done);
+            }
+            Target::Task(task) if place(task.0) < self.tasks.len() => {
+                done.found = true;
+                self.cancel_task(now, op, *task, &mut done);
+            }
+            Target::Plan(_) | Target::Slice(_) | Target::Task(_) => {}
+        }
+        done
+    }
+
+    fn cancel_trigger(&mut self, op: &Cancel, id: InstanceId, done: &mut Cancelled) {
+        let row = &mut self.instances[place(id.0)];
+        if row.status == TriggerStatus::Requested {
+            row.remarks = Some(op.remarks());
+            self.close_trigger(id, TriggerStatus::Cancelled);
+            done.triggers += 1;
+        }
+    }
+
+    fn cancel_plan(&mut self, now: Ts, op: &Cancel, id: PlanId, done: &mut Cancelled) {
+        let row = &self.plans[place(id.0)];
+        if !row.status.may_become(PlanStatus::Cancelled) {
+            return;
+        }
+        if row.status == PlanStatus::Partial {
+            self.cancel_trigger(op, row.instance, done);
+        }
+        self.set_plan(id, PlanStatus::Cancelled);
+        done.plans += 1;
+        for slice in self.index.slices[place(id.0)].clone().into_values() {
+            self.cancel_slice(now, op, slice, done);
+        }
+    }
+
+    fn cancel_slice(&mut self, now: Ts, op: &Cancel, id: SliceId, done: &mut Cancelled) {
+        let row = &mut self.slices[place(id.0)];
+        if !row.status.may_become(SliceStatus::Cancelled) {
+            return;
+        }
+        row.status = SliceStatus::Cancelled;
+        done.slices += 1;
+        let tasks: Vec<_> = self.tasks.iter().filter(|task| task.lineage.slice == id).map(|task| task.id).collect();
+        for task in tasks {
+            self.cancel_task(now, op, task, done);
+        }
+    }
+
+    fn cancel_task(&mut self, now: Ts, op: &Cancel, id: TaskId, done: &mut Cancelled) {
+        if self.tasks[place(id.0)].status.is_final() {
+            return;
+        }
+        self.set_task(id, TaskStatus::Cancelled, None);
+        let task = &mut self.tasks[place(id.0)];
+        (task.error, task.finished_at) = (Some(op.fault()), Some(now));
+        let open = task.runs.last().copied().filter(|run| self.runs[place(run.0)].status == RunStatus::Running);
+        if let Some(run) = open {
+            self.set_run(run, RunStatus::Cancelled);
+            let row = &mut self.runs[place(run.0)];
+            (row.error, row.finished_at) = (Some(op.fault()), Some(now));
+        }
+        done.tasks += 1;
+    }
+}
+
+impl HoldRow {
+    pub(super) fn covers(&self, task: &Task) -> bool {
+        let Subject { credential, plan, slice, task: one, .. } = &self.subject;
+        covers_origin(&self.subject, &task.origin)
+            && credential.is_none_or(|id| task.credential == Some(id))
+            && plan.is_none_or(|id| task.lineage.plan == id)
+            && slice.is_none_or(|id| task.lineage.slice == id)
+            && one.is_none_or(|id| task.id == id)
+    }
+}
+
+pub(super) fn covers_origin(subject: &Subject, origin: &Origin) -> bool {
+    subject.provenance_code.as_ref().is_none_or(|code| *code == origin.provenance_code)
+        && subject.endpoint_name.as_ref().is_none_or(|name| *name == origin.endpoint_name)
+        && subject.operation.is_none_or(|operation| operation == origin.operation)
+}

@@ -1,0 +1,134 @@
+//! What of a namespace is done or under way, and how far it is complete.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use patra_core::bounds::Bounds;
+use patra_core::cursor::{Mark, Name};
+use patra_core::state::{Direction, Operation, TaskStatus};
+use patra_core::tx::{Coverage, HISTORY, History, ReadCoverage};
+use patra_core::{TaskId, Ts, Window};
+
+use super::{Cursor, MemStore, Task, place};
+
+/// Tasks in these states cover their windows.
+const UNDER_WAY: &[TaskStatus] =
+    &[TaskStatus::Queued, TaskStatus::Dispatched, TaskStatus::Executing, TaskStatus::Succeeded];
+
+/// How far a window reaches, going in a direction: greater is further.
+pub(super) fn reach(direction: Direction, window: Window) -> Ts {
+    match direction {
+        Direction::Forward => window.to,
+        Direction::Backfill => mirrored(window.from),
+    }
+}
+
+fn mirrored(at: Ts) -> Ts {
+    Ts::from_micros(at.micros().saturating_neg())
+}
+
+impl MemStore {
+    pub(super) fn read_coverage(&self, now: Ts, op: &ReadCoverage) -> Coverage {
+        let Name { provenance_code, endpoint_name, operation, .. } = &op.cursor;
+        let partition = self.find_partition(provenance_code, endpoint_name, *operation);
+        let mut coverage = Coverage {
+            cursor: None,
+            origin: None,
+            value: None,
+            epoch: 0,
+            covered: Vec::new(),
+            next_ordinal: 0,
+            queued: partition.map_or(0, |at| self.index.partitions[at].queue.len() as u32),
+            history: History::default(),
+            harvested: self.harvested(&op.cursor),
+            now,
+        };
+        let Some(at) = self.find_cursor(&op.cursor) else { return coverage };
+        let cursor = &self.cursors[at];
+        coverage.cursor = Some(cursor.id);
+        coverage.origin = cursor.began;
+        coverage.value = cursor.value.clone();
+        coverage.epoch = cursor.epoch;
+        coverage.covered = self.windows_beyond(cursor, UNDER_WAY);
+        coverage.next_ordinal = self.index.namespaces[at].segments.last().map_or(0, |(ordinal, _)| ordinal + 1);
+        coverage.history = self.history(at);
+        coverage
+    }
+
+    /// Windows beyond the cursor's value, or its origin, all tasks of which are in one of these states, and done parts
+    /// there. Sorted, each once.
+    pub(super) fn windows_beyond(&self, cursor: &Cursor, states: &[TaskStatus]) -> Vec<Window> {
+        let Some(start) = cursor.start() else { return Vec::new() };
+        let direction = cursor.direction();
+        let start = reach(direction, Window { from: start, to: start });
+        let beyond = (Bound::Excluded((start, TaskId(i64::MAX))), Bound::Unbounded);
+        let tasks = self.index.namespaces[place(cursor.id.0)].windows.range(beyond);
+        let (mut groups, mut windows) = (BTreeMap::new(), Vec::new());
+        for task in tasks.map(|(_, task)| &self.tasks[place(task.0)]) {
+            let Some(window) = task.what.window else { continue };
+            if !task.replaced {
+                *groups.entry((task.lineage.plan, window)).or_insert(true) &= states.contains(&task.status);
+            }
+            windows.extend(task.done_part().filter(|done| reach(direction, *done) > start));
+        }
+        windows.extend(groups.into_iter().filter(|(_, all)| *all).map(|((_, window), _)| window));
+        windows.sort_unstable();
+        windows.dedup();
+        windows
+    }
+
+    /// By `uk_cursor_ns`: the endpoint stands beside the identity, not in it.
+    pub(super) fn find_cursor(&self, name: &Name) -> Option<usize> {
+        self.cursors.iter().position(|row| {
+            row.name.provenance_code == name.provenance_code
+                && row.name.operation == name.operation
+                && row.name.cursor_key == name.cursor_key
+                && row.name.scope == name.scope
+                && row.name.namespace_key == name.namespace_key
+        })
+    }
+
+    /// How far the harvest of the same thing has come.
+    fn harvested(&self, name: &Name) -> Option<Ts> {
+        let same = |row: &&Cursor| {
+            row.name.operation == Operation::Harvest
+                && row.name.provenance_code == name.provenance_code
+                && row.name.endpoint_name == name.endpoint_name
+                && row.name.cursor_key == name.cursor_key
+        };
+        let values = self.cursors.iter().filter(same).filter_map(|row| row.value.as_ref().and_then(Mark::instant));
+        (name.operation == Operation::Backfill).then(|| values.max()).flatten()
+    }
+
+    fn history(&self, cursor: usize) -> History {
+        let told = |(_, id): &(Ts, TaskId)| {
+            let task = &self.tasks[place(id.0)];
+            let pages = || Bounds::of_task(&task.what.task_params).is_ok_and(|bounds| bounds.pages.is_some());
+            let window = task.what.window.filter(|_| task.status == TaskStatus::Succeeded)?;
+            (!pages()).then_some((window, task))
+        };
+        let tasks = self.index.namespaces[cursor].windows.iter().rev().filter_map(told);
+        let last: Vec<_> = match self.cursors[cursor].direction() {
+            Direction::Forward => tasks.take(HISTORY as usize).collect(),
+            // The index goes by the other end.
+            Direction::Backfill => {
+                let mut all: Vec<_> = tasks.collect();
+                all.sort_by_key(|(window, task)| std::cmp::Reverse((window.to, task.id)));
+                all.truncate(HISTORY as usize);
+                all
+            }
+        };
+        History {
+            items: last.iter().map(|(_, task)| task.items).sum(),
+            span: last.iter().map(|(window, _)| window.width()).sum(),
+        }
+    }
+}
+
+impl Task {
+    /// What is complete of a window whose task ended short.
+    fn done_part(&self) -> Option<Window> {
+        let short = matches!(self.status, TaskStatus::Partial | TaskStatus::Failed | TaskStatus::Cancelled);
+        self.done.filter(|_| short)
+    }
+}

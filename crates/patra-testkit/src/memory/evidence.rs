@@ -1,0 +1,121 @@
+//! Whole rows as JSON: what is known of a batch, and all that came of a plan.
+
+use patra_core::port::query::{Evidence, Lineage, RawKept, Row, View};
+use patra_core::{InstanceId, PlanId, RunId, Ts};
+use serde_json::{Value, json};
+
+use super::{Batch, Event, MemStore, Quarantined, Task, place, view};
+
+impl MemStore {
+    pub fn evidence(&self, run: RunId, batch_no: u32) -> Option<Evidence> {
+        let row = self.runs.get(place(run.0))?;
+        let batches = row.batches.iter().map(|batch| &self.batches[place(batch.0)]);
+        let batch = batches.into_iter().find(|batch| batch.batch_no == batch_no)?;
+        let task = &self.tasks[place(row.task.0)];
+        let events = self.events.iter().filter(|event| event.cause.is_some_and(|cause| cause.run == run));
+        let kept = self.quarantine.iter().filter(|kept| kept.run == run && kept.batch_no == batch_no);
+        Some(Evidence {
+            batch: self.batch_json(batch),
+            run: object(View::Runs, &view::run(row, task)),
+            task: task_json(task),
+            slice: self.slice_json(task.lineage.slice.0),
+            plan: self.plan_json(task.lineage.plan),
+            events: events.map(|event| self.event_json(event)).collect(),
+            quarantine: kept.map(quarantine_json).collect(),
+        })
+    }
+
+    pub fn kept(&self, now: Ts, run: RunId, batch_no: u32) -> Option<RawKept> {
+        let row = self.raw.get(&(run, batch_no)).filter(|row| now < row.expires_at)?;
+        let (headers, body) = (row.headers.clone(), row.body.clone());
+        Some(RawKept { status: row.status, headers, body, expires_at: row.expires_at })
+    }
+
+    pub fn lineage(&self, plan: PlanId) -> Option<Lineage> {
+        let row = self.plans.get(place(plan.0))?;
+        let tasks = || self.tasks.iter().filter(|task| task.lineage.plan == plan);
+        let runs = self.runs.iter().filter(|run| self.tasks[place(run.task.0)].lineage.plan == plan);
+        let batches: Vec<_> = self.batches.iter().filter(|batch| batch.lineage.plan == plan).collect();
+        let shown = batches.len().min(Lineage::MAX_BATCHES as usize);
+        let without_digests = |batch: &&Batch| {
+            let mut row = self.batch_json(batch);
+            if let Some(row) = row.as_object_mut() {
+                row.remove("request_digest");
+                row.remove("response_digest");
+            }
+            row
+        };
+        Some(Lineage {
+            trigger: self.trigger_json(row.instance),
+            plan: self.plan_json(plan),
+            slices: self.slices.iter().filter(|row| row.plan == plan).map(|row| self.slice_json(row.id.0)).collect(),
+            tasks: tasks().map(task_json).collect(),
+            runs: runs.map(|run| object(View::Runs, &view::run(run, &self.tasks[place(run.task.0)]))).collect(),
+            batches: batches[..shown].iter().map(without_digests).collect(),
+            batches_left_out: (batches.len() - shown) as u64,
+        })
+    }
+
+    pub(super) fn batch_json(&self, batch: &Batch) -> Value {
+        let task = &self.tasks[place(batch.task.0)];
+        let mut row = object(View::Batches, &view::batch(batch, task));
+        row["schedule_instance_id"] = json!(batch.lineage.instance);
+        row["slice_id"] = json!(batch.lineage.slice);
+        row["expr_hash"] = json!(batch.expr_hash);
+        row["idempotent_key"] = json!(batch.idempotent_key);
+        row["position"] = json!(batch.position);
+        row["next_position"] = json!(batch.next);
+        row["window_from"] = json!(task.what.window.map(|window| window.from));
+        row["window_to"] = json!(task.what.window.map(|window| window.to));
+        row
+    }
+
+    pub(super) fn event_json(&self, event: &Event) -> Value {
+        object(View::Events, &view::event(event, &self.cursors[place(event.cursor.0)]))
+    }
+
+    fn trigger_json(&self, id: InstanceId) -> Value {
+        let trigger = &self.instances[place(id.0)];
+        let mut row = object(View::Jobs, &view::job(trigger));
+        row["scheduler_code"] = json!("patra");
+        row["scheduler_job_id"] = json!(trigger.schedule.map_or(trigger.public_id.clone(), |id| id.to_string()));
+        row["scheduler_log_id"] = json!(trigger.public_id);
+        let plan = trigger.plans.last().map(|plan| &self.plans[place(plan.0)].snapshot_hash);
+        row["expr_proto_hash"] = json!(plan);
+        row
+    }
+
+    fn slice_json(&self, id: i64) -> Value {
+        let slice = &self.slices[place(id)];
+        let mut row = object(View::Slices, &view::slice(slice));
+        row["expr_hash"] = json!(slice.what.expr_hash);
+        row["expr_snapshot"] = serde_json::from_str(&slice.what.expr_snapshot).unwrap_or_default();
+        row
+    }
+
+    fn plan_json(&self, id: PlanId) -> Value {
+        object(View::Plans, &view::plan(&self.plans[place(id.0)]))
+    }
+}
+
+fn task_json(task: &Task) -> Value {
+    let mut row = object(View::Tasks, &view::task(task));
+    row["schedule_instance_id"] = json!(task.lineage.instance);
+    row["cursor_id"] = json!(task.cursor);
+    row["project_key"] = json!(task.origin.project_key);
+    row["expr_hash"] = json!(task.what.expr_hash);
+    row["idempotent_key"] = json!(task.what.task_key);
+    row
+}
+
+fn quarantine_json(kept: &Quarantined) -> Value {
+    let mut row = object(View::Quarantine, &view::quarantined(kept));
+    row["project_key"] = json!(kept.project_key);
+    row["request_digest"] = serde_json::from_str(&kept.request_digest).unwrap_or_default();
+    row
+}
+
+/// A row of a view, with its JSON nested.
+fn object(view: View, row: &Row) -> Value {
+    serde_json::from_str(&view.to_json_text(row)).unwrap_or_default()
+}

@@ -1,0 +1,100 @@
+//! `get lineage`: a plan with everything that came of it, as a tree.
+
+use serde_json::{Value, json};
+
+use patra_core::PlanId;
+use patra_core::port::Queries;
+use patra_core::port::query::Lineage;
+
+use crate::cli::{Global, Output};
+use crate::error::Error;
+use crate::output;
+
+pub(crate) async fn show(global: &Global, queries: &dyn Queries, plan: i64, batches: bool) -> Result<(), Error> {
+    let found = queries.lineage(PlanId(plan)).await?;
+    let lineage = found.ok_or_else(|| Error::not_found(format!("there is no plan {plan}")))?;
+    if global.output != Output::Table {
+        return output::result(global.output, "", &json!(lineage));
+    }
+    for line in tree(&lineage, batches) {
+        output::line(&line)?;
+    }
+    Ok(())
+}
+
+/// One line per row, each level further in.
+fn tree(lineage: &Lineage, batches: bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    let trigger = &lineage.trigger;
+    lines.push(format!("job {} {}", text(trigger, "public_id"), text(trigger, "trigger_type_code")));
+    lines.push(format!(
+        "└─ plan {} {} {} {}{}",
+        text(&lineage.plan, "id"),
+        text(&lineage.plan, "operation_code"),
+        text(&lineage.plan, "status_code"),
+        text(&lineage.plan, "plan_strategy"),
+        window(&lineage.plan)
+    ));
+    for slice in &lineage.slices {
+        lines.push(format!("   └─ slice {} {}{}", text(slice, "id"), text(slice, "status_code"), window(slice)));
+        for task in children(&lineage.tasks, "slice_id", slice) {
+            let replaced = if task["replaced"] == 1 { " (replaced by narrower ones)" } else { "" };
+            lines.push(format!("      └─ task {} {}{replaced}", text(task, "id"), text(task, "status_code")));
+            for run in children(&lineage.runs, "task_id", task) {
+                let of_run: Vec<_> = children(&lineage.batches, "run_id", run).collect();
+                lines.push(format!("         └─ run {}", describe(run, of_run.len())));
+                if batches {
+                    lines.extend(of_run.iter().map(|batch| format!("            └─ {}", batch_line(batch))));
+                }
+            }
+        }
+    }
+    if lineage.batches_left_out > 0 {
+        lines.push(format!("{} batches are not shown", lineage.batches_left_out));
+    }
+    lines
+}
+
+fn describe(run: &Value, batches: usize) -> String {
+    let stats = &run["stats"];
+    let count = |name: &str| stats[name].as_u64().unwrap_or(0);
+    let mut line = format!(
+        "{} attempt {} {}: {batches} batches, {} inserted, {} updated, {} skipped, {} failed",
+        text(run, "id"),
+        text(run, "attempt_no"),
+        text(run, "status_code"),
+        count("inserted"),
+        count("updated"),
+        count("skipped"),
+        count("failed"),
+    );
+    if let Some(error) = run["error"]["message"].as_str() {
+        line.push_str(&format!(" — {error}"));
+    }
+    line
+}
+
+fn batch_line(batch: &Value) -> String {
+    let stats = &batch["stats"];
+    let items = stats["itemsCount"].as_u64().unwrap_or(0);
+    format!("batch {} {} {items} items", text(batch, "batch_no"), text(batch, "status_code"))
+}
+
+fn children<'a>(rows: &'a [Value], column: &'a str, parent: &'a Value) -> impl Iterator<Item = &'a Value> {
+    rows.iter().filter(move |row| row[column] == parent["id"])
+}
+
+fn window(row: &Value) -> String {
+    match (row["window_from"].as_str(), row["window_to"].as_str()) {
+        (Some(from), Some(to)) => format!(" [{from}, {to})"),
+        _ => String::new(),
+    }
+}
+
+fn text(row: &Value, column: &str) -> String {
+    match &row[column] {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,119 @@
+//! `pause`, `resume`, `cancel`, `signal`, `quarantine`, `archive`: what people do to work and to what came of it.
+
+use serde_json::json;
+
+use patra_core::port::CommandsExt;
+use patra_core::state::HoldKind;
+use patra_core::tx::{self, Abandon, Hold, Release, Subject, Target, Which};
+use patra_core::{HoldId, PlanId, SliceId, TaskId};
+use patra_engine::operations;
+
+use crate::cli::{Archive, Cancel, Cancelled, Global, Held, Pause, Quarantine, Resume, Resumed, Signal, Who};
+use crate::clock::SystemClock;
+use crate::error::{Error, Exit};
+use crate::{output, store};
+
+pub(crate) async fn pause(global: &Global, args: &Pause) -> Result<Exit, Error> {
+    let subject = subject(&args.what);
+    let Who { reason, by } = args.who.clone();
+    let store = store::open(global).await?.store;
+    let hold = Hold { subject: subject.clone(), kind: HoldKind::Pause, reason, by };
+    let holding = store.run(hold).await?;
+    let word = if holding.existed { "is paused already" } else { "paused" };
+    let text = format!("{subject} {word}: hold {}", holding.hold);
+    let value = json!({ "hold": holding.hold, "subject": subject.to_text(), "existed": holding.existed });
+    output::result(global.output, &text, &value)?;
+    Ok(Exit::Ok)
+}
+
+pub(crate) async fn resume(global: &Global, args: &Resume) -> Result<Exit, Error> {
+    let which = match &args.what {
+        Resumed::Work(what) => Which::On(subject(what)),
+        Resumed::Hold { id } => Which::Hold(HoldId(*id)),
+    };
+    let name = match &which {
+        Which::On(subject) => subject.to_text(),
+        Which::Hold(id) => format!("hold {id}"),
+    };
+    let store = store::open(global).await?.store;
+    let released = store.run(Release { which, by: args.who.by.clone() }).await?.released;
+    if released == 0 {
+        return Err(Error::not_found(format!("nothing holds {name}")).hint("`patra get holds` shows what is held"));
+    }
+    let text = format!("{name} goes on: {released} hold{} released", if released == 1 { "" } else { "s" });
+    output::result(global.output, &text, &json!({ "subject": name, "released": released }))?;
+    Ok(Exit::Ok)
+}
+
+fn subject(what: &Held) -> Subject {
+    let nothing = Subject::default();
+    match what {
+        Held::Source { provenance } => Subject::source(provenance),
+        Held::Endpoint { provenance, endpoint, operation } => {
+            Subject { operation: *operation, ..Subject::endpoint(provenance, endpoint) }
+        }
+        Held::Plan { id } => Subject { plan: Some(PlanId(*id)), ..nothing },
+        Held::Slice { id } => Subject { slice: Some(SliceId(*id)), ..nothing },
+        Held::Task { id } => Subject { task: Some(TaskId(*id)), ..nothing },
+    }
+}
+
+pub(crate) async fn cancel(global: &Global, args: &Cancel) -> Result<Exit, Error> {
+    let (target, name) = match &args.what {
+        Cancelled::Job { id } => (Target::Trigger(id.clone()), format!("job {id}")),
+        Cancelled::Plan { id } => (Target::Plan(PlanId(*id)), format!("plan {id}")),
+        Cancelled::Slice { id } => (Target::Slice(SliceId(*id)), format!("slice {id}")),
+        Cancelled::Task { id } => (Target::Task(TaskId(*id)), format!("task {id}")),
+    };
+    let Who { reason, by } = args.who.clone();
+    let store = store::open(global).await?.store;
+    let done = store.run(tx::Cancel { target, reason, by }).await?;
+    if !done.found {
+        return Err(Error::not_found(format!("there is no {name}")));
+    }
+    let tx::Cancelled { triggers, plans, slices, tasks, .. } = done;
+    let text = match triggers + plans + slices + tasks {
+        0 => format!("{name} has ended already: nothing was left to cancel"),
+        _ => format!("{name} cancelled: {plans} plans, {slices} slices, {tasks} tasks"),
+    };
+    let value = json!({ "triggers": triggers, "plans": plans, "slices": slices, "tasks": tasks });
+    output::result(global.output, &text, &value)?;
+    Ok(Exit::Ok)
+}
+
+pub(crate) async fn signal(global: &Global, args: &Signal) -> Result<Exit, Error> {
+    let store = store::open(global).await?.store;
+    let Who { reason, by } = args.who.clone();
+    let signal = operations::signal(&*store, &args.provenance, &args.endpoint, args.ids.clone(), reason, by).await?;
+    let done = store.run(signal).await?;
+    let text = format!(
+        "{} signalled, {} known before; `patra run {} {} --operation update --reason signals` fetches them",
+        done.added, done.existing, args.provenance, args.endpoint
+    );
+    output::result(global.output, &text, &json!({ "added": done.added, "existing": done.existing }))?;
+    Ok(Exit::Ok)
+}
+
+pub(crate) async fn quarantine(global: &Global, command: &Quarantine) -> Result<Exit, Error> {
+    let Quarantine::Abandon { id, who } = command;
+    let store = store::open(global).await?.store;
+    let done = store.run(Abandon { quarantine: *id, by: who.by.clone() }).await?;
+    if !done.found {
+        return Err(Error::not_found(format!("there is no quarantined record {id}")));
+    }
+    let text = if done.abandoned { "given up" } else { "was settled already" };
+    output::result(global.output, &format!("quarantined record {id} {text}"), &json!({ "abandoned": done.abandoned }))?;
+    Ok(Exit::Ok)
+}
+
+pub(crate) async fn archive(global: &Global, args: &Archive) -> Result<Exit, Error> {
+    let store = store::open(global).await?.store;
+    let done = operations::archive(&*store, &SystemClock, args.older_than).await?;
+    let text = format!(
+        "archived {} batches and {} cursor events; {} kept answers and {} settled rows deleted",
+        done.batches, done.events, done.raw, done.settled
+    );
+    let value = json!({ "batches": done.batches, "events": done.events, "raw": done.raw, "settled": done.settled });
+    output::result(global.output, &text, &value)?;
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,104 @@
+//! Driving again in production: what was executed is read back, what failed is executed once more.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{RUN, both, code, dump::dump, far_side, keeping, locked};
+use crate::support::Place;
+use patra_upstream::Script;
+
+fn redrive(place: &Place, args: &[&str], exit: i32) -> Value {
+    let output = place.patra().args(["replay", "--redrive", "-o", "json"]).args(args).output().unwrap();
+    code(&output, exit);
+    serde_json::from_slice(&output.stdout).unwrap_or_default()
+}
+
+// covers: ING-5.4-20, ING-7.10-04, ING-9.8-03, ING-11.2-03, C-64
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_was_executed_is_read_back_and_nothing_is_written() {
+    both(|place| {
+        let server = far_side(Script::default());
+        place.apply(&keeping(server.base_url()));
+        code(&place.run(&RUN), 0);
+        let asked = server.stats().data_requests;
+        let before = dump(place);
+        for batch in place.list(&["batches"]) {
+            let (run, no) = (batch["run_id"].to_string(), batch["batch_no"].to_string());
+            let answer = redrive(place, &[&run, &no, "--wait"], 0);
+            assert_eq!(answer["outcome"], "READ_BACK", "{answer}");
+            assert_eq!(answer["stats"]["inserted"], batch["stats"]["inserted"]);
+            assert_eq!(answer["next"].is_null(), batch["has_next"] == 0);
+        }
+        assert_eq!(before, dump(place));
+        assert_eq!(server.stats().data_requests, asked);
+    });
+}
+
+// covers: ING-5.4-20, ING-9.8-03, ING-12.6-05, ING-5.9-03, C-64
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_failed_is_executed_again_under_a_mark() {
+    both(|place| {
+        let server = far_side(locked());
+        place.apply(&keeping(server.base_url()));
+        code(&place.run(&RUN), 1);
+        let batch = &place.list(&["batches", "--status", "FAILED"])[0];
+        let (run, no, task) = (batch["run_id"].to_string(), batch["batch_no"].to_string(), batch["task_id"].clone());
+        server.script().update(|script| script.require_header = None);
+        // The fuse has stopped the source: a person lets it go on.
+        code(&place.run(&["resume", "source", "far"]), 0);
+        let queued = redrive(place, &[&run, &no, "--request", "mine"], 0);
+        assert_eq!((&queued["outcome"], &queued["existed"]), (&"QUEUED".into(), &false.into()));
+        let done = redrive(place, &[&run, &no, "--request", "mine", "--wait"], 0);
+        assert_eq!(
+            (&done["status"], &done["existed"], &done["task"]),
+            (&"SUCCEEDED".into(), &true.into(), &queued["task"]),
+            "the same request is the same task"
+        );
+        let id = done["task"].to_string();
+        let runs = place.list(&["runs", "--task", &id]);
+        assert_eq!(runs[0]["checkpoint"]["replay"]["task"], task, "{runs:?}");
+        assert_eq!(runs[0]["checkpoint"]["replay"]["request"], "mine");
+        assert_eq!(place.list(&["items"]).len(), 360, "one a minute, six hours");
+        let old = redrive(place, &["--task", &task.to_string()], 1);
+        assert!(old.is_null(), "a task that others have replaced is not driven again");
+    });
+}
+
+// covers: ING-5.9-03
+#[tokio::test(flavor = "multi_thread")]
+async fn a_whole_task_is_driven_again() {
+    let server = far_side(Script::default());
+    let place = Place::sqlite();
+    place.apply(&keeping(server.base_url()));
+    code(&place.run(&RUN), 0);
+    let task = place.list(&["tasks"])[0]["id"].to_string();
+    let done = redrive(&place, &["--task", &task, "--wait"], 0);
+    assert_eq!(done["status"], "SUCCEEDED", "{done}");
+    let tasks = place.list(&["tasks"]);
+    let new = tasks.iter().find(|row| row["id"] == done["task"]).unwrap();
+    assert_eq!(new["redrive_of"].to_string(), task);
+    let told = place.run(&["replay", "--redrive", "--task", "999999"]);
+    assert!(code(&told, 78).contains("there is no such batch, run or task"));
+    code(&place.run(&["replay", "--task", &task]), 64);
+    code(&place.run(&["replay", "--redrive"]), 64);
+    code(&place.run(&["replay"]), 64);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_has_not_ended_is_not_driven_again() {
+    let server = far_side(Script { latency_ms: 300, ..Script::default() });
+    let place = Place::sqlite();
+    place.apply(&keeping(server.base_url()));
+    let mut child = place.patra().args(RUN).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while server.stats().data_requests == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let task = place.list(&["tasks"])[0]["id"].to_string();
+    let told = place.run(&["replay", "--redrive", "--task", &task]);
+    assert!(code(&told, 1).contains("the task has not ended"));
+    assert_eq!(place.list(&["tasks"]).len(), 1);
+}

@@ -1,0 +1,53 @@
+//! The proof on real processes that nothing is lost and nothing is doubled. Planners and executors are killed at random
+//! moments and at named crash points, the database dies under them, executors freeze and wake as zombies; after every
+//! round the store is compared with the far side's own list.
+//!
+//! `./torture kill ROUNDS` and `./torture zombie ROUNDS` do it for long. Every run of the tests does a few rounds.
+
+mod arena;
+mod check;
+mod fleet;
+mod kill;
+mod points;
+mod postgres;
+mod sql;
+mod tally;
+mod world;
+mod zombie;
+
+use crate::support::now_micros;
+use world::Kind;
+
+/// What the script asks for, or the few rounds of an ordinary run of the tests.
+struct Wish {
+    rounds: u64,
+    seed: u64,
+}
+
+impl Wish {
+    fn or(rounds: u64) -> Wish {
+        let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+        Wish {
+            rounds: number("PATRA_TORTURE_ROUNDS").unwrap_or(rounds),
+            seed: number("PATRA_TORTURE_SEED").unwrap_or_else(now_micros),
+        }
+    }
+}
+
+// covers: ING-5.8-01, ING-9.4-05
+#[tokio::test(flavor = "multi_thread")]
+async fn kills_on_sqlite() {
+    kill::torture(Kind::Sqlite, &Wish::or(6)).await;
+}
+
+// covers: ING-5.4-03, ING-5.8-01, ING-5.8-02, ING-13.3-07
+#[tokio::test(flavor = "multi_thread")]
+async fn kills_on_postgres() {
+    kill::torture(Kind::Postgres, &Wish::or(2)).await;
+}
+
+// covers: ING-5.4-02, ING-11.9-03
+#[tokio::test(flavor = "multi_thread")]
+async fn zombies_on_postgres() {
+    zombie::torture(&Wish::or(1)).await;
+}

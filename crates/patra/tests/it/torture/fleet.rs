@@ -1,0 +1,243 @@
+//! Real processes of the program: started, killed, frozen and woken.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::world::Kind;
+use crate::support::Place;
+
+/// As short as can be, so that rounds are; `PATRA_TORTURE_LEASE_SECS` makes it longer.
+pub(super) fn lease() -> Duration {
+    let secs = std::env::var("PATRA_TORTURE_LEASE_SECS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(secs.unwrap_or(1))
+}
+
+const SIGABRT: i32 = 6;
+
+/// What a process is started to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Part {
+    /// Everything: the rule on an embedded database.
+    All,
+    Planner,
+    Executor,
+}
+
+/// The processes on one store, each dead or alive. The first answers on HTTP.
+pub(super) struct Fleet {
+    seats: Vec<Seat>,
+}
+
+struct Seat {
+    part: Part,
+    name: String,
+    process: Option<Process>,
+}
+
+pub(super) struct Process {
+    child: Child,
+    log: PathBuf,
+    /// Where in the log this process begins.
+    from: u64,
+    address: Option<String>,
+}
+
+impl Fleet {
+    pub(super) fn new(kind: Kind) -> Fleet {
+        let parts: &[Part] = match kind {
+            Kind::Sqlite => &[Part::All],
+            Kind::Postgres => &[Part::Planner, Part::Executor, Part::Executor],
+        };
+        let seat = |(at, part): (usize, &Part)| Seat { part: *part, name: format!("{part:?}-{at}"), process: None };
+        Fleet { seats: parts.iter().enumerate().map(seat).collect() }
+    }
+
+    pub(super) fn with(&self, part: Part) -> Vec<usize> {
+        (0..self.seats.len()).filter(|at| self.seats[*at].part == part).collect()
+    }
+
+    pub(super) fn part(&self, at: usize) -> Part {
+        self.seats[at].part
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.seats.len()
+    }
+
+    /// Starts what is dead, and waits until all of it serves.
+    pub(super) async fn complete(&mut self, place: &Place) -> Result<(), String> {
+        for at in 0..self.seats.len() {
+            self.start(place, at, None);
+        }
+        for at in 0..self.seats.len() {
+            self.ready(at).await?;
+        }
+        Ok(())
+    }
+
+    /// Starts a dead process, with a variable in its environment if one is given.
+    pub(super) fn start(&mut self, place: &Place, at: usize, variable: Option<(&str, &str)>) {
+        let seat = &mut self.seats[at];
+        if seat.process.is_none() {
+            seat.process = Some(Process::start(place, &seat.name, seat.part, variable));
+        }
+    }
+
+    /// Waits until the process serves. An error when it ends instead: nobody told it to.
+    pub(super) async fn ready(&mut self, at: usize) -> Result<(), String> {
+        let seat = &mut self.seats[at];
+        let Some(process) = &mut seat.process else { return Err(format!("{} is not there", seat.name)) };
+        match process.ready().await {
+            Ok(()) => Ok(()),
+            Err(why) => Err(format!("{} {why}", seat.name)),
+        }
+    }
+
+    /// kill -9; nothing where it is dead already.
+    pub(super) fn kill(&mut self, at: usize) {
+        self.seats[at].process = None;
+    }
+
+    /// Whether the process is dead, which only its crash point may bring about.
+    pub(super) fn has_crashed(&mut self, at: usize) -> Result<bool, String> {
+        let seat = &mut self.seats[at];
+        let Some(process) = &mut seat.process else { return Ok(true) };
+        match process.child.try_wait().unwrap() {
+            None => Ok(false),
+            Some(status) if status.signal() == Some(SIGABRT) && process.said().contains("crash point") => {
+                seat.process = None;
+                Ok(true)
+            }
+            Some(status) => Err(format!("{} ended by itself: {}", seat.name, process.end(status))),
+        }
+    }
+
+    /// An error when a process has ended that should live.
+    pub(super) fn check(&mut self) -> Result<(), String> {
+        for seat in &mut self.seats {
+            if let Some(process) = &mut seat.process
+                && let Some(status) = process.child.try_wait().unwrap()
+            {
+                return Err(format!("{} ended by itself: {}", seat.name, process.end(status)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where HTTP is answered; `None` while that process is dead.
+    pub(super) fn address(&self) -> Option<&str> {
+        self.seats[0].process.as_ref()?.address.as_deref()
+    }
+
+    pub(super) fn process(&self, at: usize) -> Option<&Process> {
+        self.seats[at].process.as_ref()
+    }
+
+    /// What all processes wrote last, for whoever looks into a failure.
+    pub(super) fn last_words(&self, place: &Place) -> String {
+        let mut text = String::new();
+        for seat in &self.seats {
+            let log = std::fs::read_to_string(log_of(place, &seat.name)).unwrap_or_default();
+            text.push_str(&format!("---- {}\n{}\n", seat.name, tail(&log, 30)));
+        }
+        text
+    }
+
+    /// How often the logs of all processes, dead ones too, have this text.
+    pub(super) fn count(&self, place: &Place, text: &str) -> usize {
+        let log = |seat: &Seat| std::fs::read_to_string(log_of(place, &seat.name)).unwrap_or_default();
+        self.seats.iter().map(|seat| log(seat).matches(text).count()).sum()
+    }
+}
+
+impl Process {
+    fn start(place: &Place, name: &str, part: Part, variable: Option<(&str, &str)>) -> Process {
+        let roles: &[&str] = match part {
+            Part::All => &["--listen", "127.0.0.1:0"],
+            Part::Planner => &["--listen", "127.0.0.1:0", "--role", "api,planner"],
+            Part::Executor => &["--role", "executor"],
+        };
+        let log = log_of(place, name);
+        let file = OpenOptions::new().create(true).append(true).open(&log).unwrap();
+        let from = file.metadata().unwrap().len();
+        let mut command = place.patra();
+        command.arg("serve").args(roles).args(["--concurrency", "4", "--lease-secs", &lease().as_secs().to_string()]);
+        command.envs(variable).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+        Process { child: command.spawn().unwrap(), log, from, address: None }
+    }
+
+    async fn ready(&mut self) -> Result<(), String> {
+        const PATIENCE: Duration = Duration::from_secs(20);
+        let start = Instant::now();
+        loop {
+            let said = self.said();
+            if said.contains("serving;") {
+                let address = said.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next());
+                self.address = address.map(str::to_owned);
+                return Ok(());
+            }
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return Err(format!("ended while it started: {}", self.end(status)));
+            }
+            if start.elapsed() > PATIENCE {
+                return Err(format!("does not serve after {PATIENCE:?}: {}", tail(&said, 20)));
+            }
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal by its name.
+    pub(super) fn signal(&self, name: &str) {
+        signal(name, &self.pid().to_string());
+    }
+
+    /// Whether SIGSTOP holds it.
+    pub(super) fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
+        stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+    }
+
+    /// What this process has logged.
+    fn said(&self) -> String {
+        use std::io::{Read as _, Seek as _, SeekFrom};
+        let mut text = String::new();
+        let mut file = File::open(&self.log).unwrap();
+        file.seek(SeekFrom::Start(self.from)).unwrap();
+        file.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    fn end(&self, status: ExitStatus) -> String {
+        format!("{status}\n{}", tail(&self.said(), 20))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(super) fn signal(name: &str, pid: &str) {
+    let status = Command::new("/bin/sh").args(["-c", &format!("kill -{name} {pid}")]).status().unwrap();
+    assert!(status.success(), "kill -{name} {pid} failed");
+}
+
+fn log_of(place: &Place, name: &str) -> PathBuf {
+    place.folder.path().join(format!("{name}.log"))
+}
+
+fn tail(text: &str, lines: usize) -> String {
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}

@@ -1,0 +1,77 @@
+//! The crash points of the engine, and which to try next.
+
+use patra_core::rng::Rng;
+
+use super::fleet::Part;
+
+/// A place to die at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Point {
+    pub(super) name: &'static str,
+    /// The role that passes it.
+    pub(super) part: Part,
+    /// Passages in one round, about.
+    passages: u64,
+}
+
+const fn point(name: &'static str, part: Part, passages: u64) -> Point {
+    Point { name, part, passages }
+}
+
+/// A page was read and is about to be committed.
+const MIDDLE: &str = "run.before-CommitBatch";
+
+pub(super) const POINTS: &[Point] = &[
+    point("planner.before-TakeTrigger", Part::Planner, 2),
+    point("planner.after-TakeTrigger", Part::Planner, 2),
+    point("planner.before-Compile", Part::Planner, 1),
+    point("planner.after-Compile", Part::Planner, 1),
+    point("planner.after-ReadCoverage", Part::Planner, 2),
+    point("planner.after-RecordAdvance", Part::Planner, 1),
+    point("planner.before-SavePlan", Part::Planner, 1),
+    point("planner.after-SavePlan", Part::Planner, 1),
+    point("executor.before-Claim", Part::Executor, 2),
+    point("executor.after-Claim", Part::Executor, 2),
+    point("executor.before-Renew", Part::Executor, 1),
+    point("executor.after-Renew", Part::Executor, 1),
+    point("run.before-StartRun", Part::Executor, 4),
+    point("run.after-StartRun", Part::Executor, 4),
+    point("run.before-Fetch", Part::Executor, 16),
+    point("run.after-Fetch", Part::Executor, 16),
+    point("run.before-CommitBatch", Part::Executor, 16),
+    point("run.after-CommitBatch", Part::Executor, 16),
+    point("run.before-EndRun", Part::Executor, 4),
+    point("run.after-EndRun", Part::Executor, 4),
+    // Between the cursor's event and its value.
+    point("run.before-RecordAdvance", Part::Executor, 4),
+    point("run.after-RecordAdvance", Part::Executor, 4),
+    point("run.before-AdvanceCursor", Part::Executor, 3),
+    point("run.after-AdvanceCursor", Part::Executor, 3),
+    point("sweeper.before-Sweep", Part::Executor, 2),
+    point("sweeper.after-Sweep", Part::Executor, 2),
+];
+
+/// Deals all points in random order, then again in another: after a round for each, none was left out.
+pub(super) struct Deck {
+    left: Vec<Point>,
+    /// The first time each is met at its first passage, which is the surest to come.
+    is_first: bool,
+}
+
+impl Deck {
+    pub(super) fn new() -> Deck {
+        Deck { left: POINTS.to_vec(), is_first: true }
+    }
+
+    /// The next point, and the same in the form that the engine reads. The first is in the middle of the work.
+    pub(super) fn deal(&mut self, rng: &mut Rng) -> (Point, String) {
+        let middle = self.left.iter().position(|point| point.name == MIDDLE && self.left.len() == POINTS.len());
+        let at = middle.filter(|_| self.is_first).unwrap_or_else(|| rng.below(self.left.len() as u64) as usize);
+        let point = self.left.swap_remove(at);
+        let passage = if self.is_first { 1 } else { 1 + rng.below(point.passages) };
+        if self.left.is_empty() {
+            *self = Deck { left: POINTS.to_vec(), is_first: false };
+        }
+        (point, format!("{}:{passage}", point.name))
+    }
+}

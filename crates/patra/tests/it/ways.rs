@@ -1,0 +1,208 @@
+//! The three ways to collect, side by side on both stores: harvest, backfill and update, each with its own cursor.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use patra_core::rng::Rng;
+use patra_upstream::{Dataset, Detail, Script, Server};
+use serde_json::Value;
+
+use crate::support::{Place, now_micros, run_through_kills};
+
+/// A listing that is harvested and a detail endpoint that records are fetched from again.
+fn manifest(base_url: &str) -> String {
+    format!(
+        r#"
+provenance: far
+allow_http: true
+defaults:
+  http: {{ base_url: "{base_url}" }}
+  rate_limit: {{ refill_rate_per_sec: 10000, burst: 1000 }}
+  retry: {{ min_delay: PT0.01S, max_delay: PT0.05S }}
+endpoints:
+  records:
+    path: /cursor
+    query: {{ cursor: "${{ page.token }}", rows: "${{ page.size }}", from: "${{ window.from | iso }}", to: "${{ window.to | iso }}" }}
+    pagination: {{ type: token, next_token_path: "$.message['next-cursor']", page_size: 50 }}
+    window: {{ supports_updated_since: true, watermark_key: updated_at, safety_lag: PT0S, as_of: true, max_window: PT3H, align: hour, initial: 2024-01-01 }}
+    batching: {{ id_batch_size: 15 }}
+    update: {{ detail: one, stale_after: PT1S, segment_size: 100 }}
+    response: {{ items_path: "$.message.items", id_path: "$.id", updated_at_path: "$.updated_at", version_path: "$.rev" }}
+    fields: {{ title: "$.title" }}
+  one:
+    role: detail
+    path: /details
+    query: {{ ids: "${{ ids | join(',') }}" }}
+    response: {{ items_path: $.items, id_path: $.id, updated_at_path: $.updated_at, version_path: $.rev }}
+    fields: {{ title: "$.title" }}
+"#
+    )
+}
+
+fn far_side(gone: Vec<usize>) -> Server {
+    let dataset = Dataset::builder().seed(11).count(900).build();
+    let detail = Detail { max_ids: 15, gone, ..Detail::default() };
+    Server::start(([127, 0, 0, 1], 0).into(), dataset, Script { detail, ..Script::default() }).unwrap()
+}
+
+fn both(test: impl Fn(&Place)) {
+    test(&Place::sqlite());
+    if let Some(place) = Place::postgres() {
+        test(&place);
+    }
+}
+
+#[track_caller]
+fn run(place: &Place, args: &[&str]) -> Value {
+    let output = place.patra().args(["run", "far", "records", "-o", "json"]).args(args).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn cursor(place: &Place, operation: &str) -> Value {
+    place.list(&["cursors"]).into_iter().find(|row| row["operation_code"] == operation).unwrap()
+}
+
+const HARVEST: [&str; 2] = ["--to", "2024-01-01T12:00:00Z"];
+const BACKFILL: [&str; 4] = ["--operation", "backfill", "--activity", "old"];
+
+// covers: ING-4.4-08, ING-4.4-09, ING-4.4-19, ING-4.15-01, ING-4.15-02, ING-6.2-01, ING-6.2-04, ING-6.2-05, ING-6.2-07
+// covers: ING-6.2-08, ING-6.2-09, ING-5.9-04, ING-5.4-13, ING-8.2-07, ING-10.5-01
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backfill_goes_to_the_past_resumes_and_leaves_the_harvest_alone() {
+    let server = far_side(Vec::new());
+    both(|place| {
+        place.apply(&manifest(server.base_url()));
+        run(place, &["--from", "2024-01-01T06:00:00Z", "--to", "2024-01-01T12:00:00Z"]);
+        let before = cursor(place, "HARVEST");
+        // The window of the harvest began at 06:00, so its cursor still stands at the beginning.
+        let first =
+            run(place, &[&BACKFILL[..], &["--from", "2024-01-01T03:00:00Z", "--to", "2024-01-01T06:00:00Z"]].concat());
+        assert!(first["inserted"].as_u64().unwrap() > 0);
+        let row = cursor(place, "BACKFILL");
+        assert_eq!(row["namespace_scope_code"], "CUSTOM");
+        assert_eq!(row["direction_code"], "BACKFILL");
+        assert_eq!(row["normalized_instant"], "2024-01-01T03:00:00.000000000Z");
+        // The same activity goes on where it stopped, down to the beginning, and then has nothing to do.
+        run(place, &[&BACKFILL[..], &["--from", "2024-01-01T00:00:00Z"]].concat());
+        assert_eq!(cursor(place, "BACKFILL")["normalized_instant"], "2024-01-01T00:00:00.000000000Z");
+        let third = run(place, &[&BACKFILL[..], &["--from", "2024-01-01T00:00:00Z"]].concat());
+        assert_eq!(third["pages"], 0, "{third}");
+        assert_eq!(cursor(place, "HARVEST")["version"], before["version"], "the harvest's cursor was not touched");
+        let expected: BTreeSet<String> = names(&server, "2024-01-01T12:00:00Z");
+        assert_eq!(stored(place), expected);
+        let events = place.list(&["cursor-events"]);
+        let falling: Vec<_> = events.iter().filter(|event| event["operation_code"] == "BACKFILL").collect();
+        assert!(falling.iter().all(|event| event["direction_code"] == "BACKFILL"));
+        // Newest window first: ids rise while windows fall.
+        let mut slices: Vec<_> = place.list(&["slices"]);
+        slices.reverse();
+        let plan = place.list(&["plans"]).into_iter().find(|plan| plan["operation_code"] == "BACKFILL").unwrap();
+        let windows: Vec<_> = slices
+            .iter()
+            .filter(|slice| slice["plan_id"] == plan["id"])
+            .map(|slice| slice["window_from"].to_string())
+            .collect();
+        assert!(windows.windows(2).all(|pair| pair[0] > pair[1]), "{windows:?}");
+        assert!(plan["record_remarks"]["namespace"]["scope"] == "CUSTOM", "the plan states its namespace");
+    });
+}
+
+fn names(server: &Server, to: &str) -> BTreeSet<String> {
+    let to = to.parse::<patra_core::Ts>().unwrap().micros();
+    server.dataset().ids_in(0, to).map(str::to_owned).collect()
+}
+
+fn stored(place: &Place) -> BTreeSet<String> {
+    let items = place.list(&["items"]);
+    let keys: BTreeSet<_> = items.iter().map(|item| item["dedup_key"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(keys.len(), items.len());
+    keys
+}
+
+fn asked_for(server: &Server) -> Vec<String> {
+    let ids = |target: &str| target.strip_prefix("/details?ids=").map(|ids| ids.replace("%2C", ","));
+    let lists: Vec<String> = server.log().iter().filter_map(|entry| ids(&entry.target)).collect();
+    lists.iter().flat_map(|list| list.split(',').map(str::to_owned)).collect()
+}
+
+// covers: ING-4.14-01, ING-4.14-04, ING-4.14-05, ING-6.3-01, ING-6.3-04, ING-6.3-05, ING-6.3-06, ING-6.3-08, ING-6.3-09
+// covers: ING-8.2-03, ING-8.2-08, ING-10.2-02, ING-4.4-10, ING-9.6-03
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_stale_is_looked_at_once_more_through_kills() {
+    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+        let server = far_side(vec![5]);
+        place.apply(&manifest(server.base_url()));
+        run(&place, &HARVEST);
+        let (before, harvested) = (cursor(&place, "HARVEST"), stored(&place));
+        server.reset();
+        tokio::time::sleep(Duration::from_millis(1_100)).await;
+        let mut rng = Rng::new(now_micros());
+        let args = ["run", "far", "records", "--operation", "update", "--reason", "staleness", "--lease-secs", "1"];
+        run_through_kills(&place, &mut rng, &args, 0, Duration::ZERO).await;
+        let asked: BTreeSet<_> = asked_for(&server).into_iter().collect();
+        assert_eq!(asked, harvested, "each stored record, and nothing else");
+        assert_eq!(stored(&place), harvested, "what is gone on the far side stays stored");
+        assert_eq!(cursor(&place, "HARVEST")["version"], before["version"]);
+        let row = cursor(&place, "UPDATE");
+        assert_eq!((&row["cursor_type_code"], &row["namespace_scope_code"]), (&"ID".into(), &"CUSTOM".into()));
+        assert_eq!(row["cursor_value"].as_str(), harvested.iter().next_back().map(String::as_str));
+        // Killed in between: all are looked at, and hardly one twice.
+        server.reset();
+        tokio::time::sleep(Duration::from_millis(1_100)).await;
+        run_through_kills(&place, &mut rng, &args, 3, Duration::from_millis(500)).await;
+        let asked: BTreeSet<_> = asked_for(&server).into_iter().collect();
+        assert_eq!(asked, harvested);
+        let open = place.list(&["tasks"]).iter().any(|task| task["status_code"] != "SUCCEEDED");
+        assert!(!open);
+        let slice = &place.list(&["slices"])[0];
+        assert_eq!(slice["slice_spec"]["dimension"], "ID");
+        assert_eq!(slice["slice_spec"]["phase"]["twoPhase"], true);
+        assert!(slice["window_from"].is_null());
+    }
+}
+
+// covers: ING-4.14-02, ING-6.3-03, ING-6.3-02
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_mapping_lands_in_records_that_have_not_changed() {
+    let server = far_side(Vec::new());
+    both(|place| {
+        place.apply(&manifest(server.base_url()));
+        run(place, &HARVEST);
+        place.apply(
+            &manifest(server.base_url()).replace("fields: { title: \"$.title\" }", "fields: { name: \"$.title\" }"),
+        );
+        let report = run(place, &["--operation", "update", "--reason", "expr-change"]);
+        let count = stored(place).len();
+        assert_eq!(report["updated"], count, "{report}");
+        assert!(place.list(&["items"]).iter().all(|item| item["fields"]["name"].is_string()));
+        let again = run(place, &["--operation", "update", "--reason", "expr-change"]);
+        assert_eq!(again["pages"], 0, "nothing is left to be done: {again}");
+    });
+}
+
+// covers: ING-4.14-03, ING-11.8-03, ING-12.5-03, ING-12.2-06
+#[tokio::test(flavor = "multi_thread")]
+async fn signals_are_fetched_and_settled() {
+    let server = far_side(vec![3]);
+    both(|place| {
+        place.apply(&manifest(server.base_url()));
+        run(place, &HARVEST);
+        let names: Vec<String> = server.dataset().records().map(|(id, ..)| id.to_owned()).collect();
+        server.reset();
+        let output =
+            place.run(&["signal", "far", "records", "--id", &names[7], "--id", &names[3], "--reason", "no price"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        for _ in 0..5 {
+            run(place, &["--operation", "update", "--reason", "signals"]);
+        }
+        let asked = asked_for(&server);
+        assert_eq!(asked.iter().filter(|id| **id == names[7]).count(), 1, "{asked:?}");
+        assert_eq!(asked.iter().filter(|id| **id == names[3]).count(), 5, "given up after five tries");
+        let signals = place.list(&["signals"]);
+        let status = |key: &str| signals.iter().find(|row| row["item_key"] == key).unwrap()["status_code"].clone();
+        assert_eq!((status(&names[7]), status(&names[3])), ("RESOLVED".into(), "ABANDONED".into()));
+        run(place, &["--operation", "update", "--reason", "signals"]);
+        assert_eq!(asked_for(&server).len(), asked.len());
+    });
+}
