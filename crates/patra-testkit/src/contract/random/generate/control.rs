@@ -42,9 +42,8 @@ impl Generator {
     pub(super) fn release(&mut self, store: &MemStore) -> Option<Tx> {
         let last: Vec<_> = store.holds.values().filter(|row| row.released.is_none()).collect();
         let row = last.get(self.rng.below(last.len().max(1) as u64) as usize)?;
-        // By its number only where the answer told it: a fuse has one that differs between the stores.
-        let told = matches!(row.kind, HoldKind::Pause) && self.rng.chance(500);
-        let which = if told { Which::Hold(row.id) } else { Which::On(row.subject.clone()) };
+        // By its subject: a fuse has a number that no answer tells, and stores number differently.
+        let which = Which::On(row.subject.clone());
         Some(Release { which, by: "somebody".into() }.into())
     }
 
