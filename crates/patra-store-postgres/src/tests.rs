@@ -72,15 +72,12 @@ async fn a_claim_walks_its_index_however_long_the_queue() {
         .await
         .unwrap();
     let lanes = "ARRAY['p1'], ARRAY['e'], ARRAY['HARVEST'], ARRAY[8], ARRAY[0], ARRAY[100], ARRAY[8], ARRAY[8]";
-    let statements = [
-        (exec::LOOK, "10, 1, '{}', '{}', '{}', '{}', 1000".to_owned()),
-        (exec::TAKE, format!("'w', 10, 30000000, {lanes}, 1")),
-    ];
+    let statements = [(exec::LOOK, String::new()), (exec::TAKE, format!("('w', 10, 30000000, {lanes}, 1)"))];
     for (sql, values) in statements {
         for mode in ["force_custom_plan", "force_generic_plan"] {
             client.batch_execute(&format!("SET plan_cache_mode = {mode}")).await.unwrap();
             client.batch_execute(&format!("PREPARE claim AS {sql}")).await.unwrap();
-            let rows = client.query(&format!("EXPLAIN EXECUTE claim ({values})"), &[]).await.unwrap();
+            let rows = client.query(&format!("EXPLAIN EXECUTE claim {values}"), &[]).await.unwrap();
             let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
             let plan = plan.join("\n");
             assert!(plan.contains("Index Scan using idx_task_pick"), "{mode}:\n{plan}");

@@ -1,6 +1,6 @@
-//! The fair claim. A first statement looks at the head of every lane of the queue and tells which of them may be next; it
-//! locks nothing. A second round trip takes the locks of those partitions, counts again what each has under way, and takes
-//! the tasks.
+//! The fair claim. A first statement looks at the head of every lane of the queue and locks nothing; from that follows which
+//! of them may be next. A second round trip takes the locks of their partitions, counts again what each has under way, and
+//! takes the tasks.
 //!
 //! A *lane* is what of the queue has the same partition, C_max, credential and priority: few, however much waits. Within a
 //! lane only time and id decide, so what is taken of it is its beginning.
@@ -8,10 +8,13 @@
 //! C_max holds over all processes because whoever raises the count of a partition holds that partition's advisory lock
 //! until it has committed, and counts in a statement that starts when it has the lock.
 
+mod lane;
+
 use patra_core::tx::{Claim, Claimed, Lease, Lineage};
 use patra_core::{CredentialId, CursorId, Fence, InstanceId, PlanId, SliceId, TaskId, Ts};
 use tokio_postgres::Row;
 
+use self::lane::{Chosen, Lane, choose, direction};
 use super::hold::{covers_task, names_partition};
 use super::{count, micros};
 use crate::error::{Fail, refused};
@@ -21,11 +24,6 @@ use crate::time::{Time, window};
 
 /// Steps through `idx_task_pick` from lane to lane. Where it lands is the first task of the lane, and if that one's time has
 /// not come, nothing of the lane is due. Only holds on plans, slices and tasks need a look behind the first.
-///
-/// `take` is how many of a lane can matter. Where all tasks of a partition have one C_max, none stands before another that is
-/// taken without being taken itself, so only those count that can be among the first `$1`: every partition whose first task
-/// stands before the lane's first has one of the places, and every one with as much or less under way has one before the
-/// lane's second. Where they differ, whatever stands before a task counts for its turn, so no more than `$7`.
 pub(crate) const LOOK: &str = concat!(
     "
 WITH RECURSIVE moment AS MATERIALIZED (SELECT clock_timestamp() AS now),
@@ -64,18 +62,10 @@ holds AS MATERIALIZED (
   WHERE kind_code IN ('PAUSE', 'BREAK') AND released_at IS NULL
 ),
 open AS (
-  SELECT lane.*, coalesce(held.held, 0) AS held, caps.cap, lane.priority::bigint * $2 AS rank,
-    EXISTS (SELECT 1 FROM holds WHERE holds.is_narrow AND ",
+  SELECT lane.*, coalesce(held.held, 0) AS held, EXISTS (SELECT 1 FROM holds WHERE holds.is_narrow AND ",
     names_partition!("holds", "lane"),
     ") AS may_hide
-  FROM lanes AS lane
-  LEFT JOIN held USING (provenance_code, endpoint_name, operation_code)
-  LEFT JOIN (
-    SELECT provenance_code, endpoint_name, operation_code, min(cap) AS cap
-    FROM unnest($3::text[], $4::text[], $5::text[], $6::bigint[])
-      AS given (provenance_code, endpoint_name, operation_code, cap)
-    GROUP BY provenance_code, endpoint_name, operation_code
-  ) AS caps USING (provenance_code, endpoint_name, operation_code)
+  FROM lanes AS lane LEFT JOIN held USING (provenance_code, endpoint_name, operation_code)
   WHERE lane.scheduled_at <= (SELECT now FROM moment)
     AND NOT EXISTS (SELECT 1 FROM holds WHERE NOT holds.is_narrow AND ",
     names_partition!("holds", "lane"),
@@ -83,11 +73,11 @@ open AS (
       AND (holds.credential_id IS NULL OR holds.credential_id = lane.credential_id))
 ),
 heads AS (
-  SELECT provenance_code, endpoint_name, operation_code, c_max, credential_id, priority, held, cap, rank, scheduled_at, id
+  SELECT id, scheduled_at, provenance_code, endpoint_name, operation_code, c_max, credential_id, priority, held
   FROM open WHERE NOT may_hide
   UNION ALL
-  SELECT lane.provenance_code, lane.endpoint_name, lane.operation_code, lane.c_max, lane.credential_id, lane.priority,
-    lane.held, lane.cap, lane.rank, head.scheduled_at, head.id
+  SELECT head.id, head.scheduled_at, lane.provenance_code, lane.endpoint_name, lane.operation_code, lane.c_max,
+    lane.credential_id, lane.priority, lane.held
   FROM open AS lane
   CROSS JOIN LATERAL (
     SELECT t.scheduled_at, t.id
@@ -103,45 +93,49 @@ heads AS (
     LIMIT 1
   ) AS head
   WHERE lane.may_hide
-),
-partitions AS (
-  SELECT *, min(c_max) OVER own AS fewest, max(c_max) OVER own AS most,
-    row_number() OVER (own ORDER BY rank, scheduled_at, id) = 1 AND least(c_max, cap) > held AS is_sure
-  FROM heads
-  WINDOW own AS (PARTITION BY provenance_code, endpoint_name, operation_code)
-),
-counted AS (
-  SELECT *,
-    $1 - count(*) FILTER (WHERE is_sure) OVER (ORDER BY rank, held, scheduled_at, id
-      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS places,
-    count(*) FILTER (WHERE is_sure) OVER (ORDER BY rank, held) AS before_second
-  FROM partitions
-  WHERE least(most, cap) > held
-),
-found AS (
-  SELECT *, CASE
-    WHEN fewest < most THEN least(most - held, cap - held, $7)
-    WHEN before_second >= $1 THEN least(places, 1)
-    ELSE places END AS take
-  FROM counted
 )
-SELECT moment.now,
-  hashtextextended(current_schema() || ' ' || found.provenance_code || ' ' || found.endpoint_name || ' '
-    || found.operation_code, 0),
-  found.provenance_code, found.endpoint_name, found.operation_code, found.c_max, found.credential_id, found.priority,
-  least(found.most, found.cap), found.take
-FROM moment LEFT JOIN found ON found.take > 0"
+SELECT moment.now, heads.* FROM moment LEFT JOIN heads ON true"
 );
 
+/// A partition's lock, by its name and ours: schemas of one database have nothing to do with each other.
+macro_rules! lock_of {
+    ($lane:literal) => {
+        concat!(
+            "hashtextextended(current_schema() || ' ' || ",
+            $lane,
+            ".provenance_code || ' ' || ",
+            $lane,
+            ".endpoint_name || ' ' || ",
+            $lane,
+            ".operation_code, 0)"
+        )
+    };
+}
+
 /// The lanes whose partitions nobody else is claiming from right now; the next statement reads them from the setting.
-const TRY_LOCK: &str = "
+const TRY_LOCK: &str = concat!(
+    "
 SELECT set_config('patra.lanes', coalesce(string_agg(lane.place::text, ','), ''), true)
-FROM unnest($1::bigint[]) WITH ORDINALITY AS lane (lock, place)
-WHERE pg_try_advisory_xact_lock(lane.lock)";
+FROM unnest($1::text[], $2::text[], $3::text[])
+  WITH ORDINALITY AS lane (provenance_code, endpoint_name, operation_code, place)
+WHERE pg_try_advisory_xact_lock(",
+    lock_of!("lane"),
+    ")"
+);
 
 /// All of them, in the order in which everybody waits.
-const WAIT_LOCK: &str = "
-SELECT set_config('patra.lanes', $2, true), count(pg_advisory_xact_lock(lock)) FROM unnest($1::bigint[]) AS lock";
+const WAIT_LOCK: &str = concat!(
+    "
+SELECT set_config('patra.lanes', string_agg(place::text, ','), true), count(pg_advisory_xact_lock(lock))
+FROM (
+  SELECT lane.place, ",
+    lock_of!("lane"),
+    " AS lock
+  FROM unnest($1::text[], $2::text[], $3::text[])
+    WITH ORDINALITY AS lane (provenance_code, endpoint_name, operation_code, place)
+  ORDER BY lock
+) AS lanes"
+);
 
 /// Takes the first `$2` of the lanes in their order. `most` is the greatest C_max of the partition, or its cap. `ANY (ARRAY(…))`
 /// looks rows up by key, whatever the planner thinks of their number; one that is locked is being cancelled.
@@ -218,10 +212,6 @@ ORDER BY p.rank, p.turn, p.scheduled_at, p.id"
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[LOOK, TRY_LOCK, WAIT_LOCK, TAKE];
 
-/// So many tasks of a lane are looked at where tasks of one partition differ in their C_max. With more than that before it, a
-/// task may have a lower turn than it should: it is then leased early, but never beyond its C_max.
-const MOST_LOOKED_AT: i64 = 1_000;
-
 /// How often a claim looks again when others were faster. From the second time on it waits for them: with few partitions
 /// there may be nothing else to take.
 const LOOKS: usize = 3;
@@ -229,12 +219,13 @@ const LOOKS: usize = 3;
 pub(super) async fn claim(session: &Session, op: &Claim) -> Result<Claimed, Fail> {
     let mut claimed = Claimed { leases: Vec::new(), now: Ts::MIN };
     for look in 0..LOOKS {
-        let (now, lanes) = self::look(session, op).await?;
+        let (now, lanes) = self::look(session).await?;
         claimed.now = now;
-        if lanes.locks.is_empty() {
+        let chosen = choose(&lanes, op);
+        if chosen.is_empty() {
             break;
         }
-        claimed = take(session, op, &lanes, look > 0).await?;
+        claimed = take(session, op, &chosen, look > 0).await?;
         if !claimed.leases.is_empty() {
             break;
         }
@@ -242,80 +233,54 @@ pub(super) async fn claim(session: &Session, op: &Claim) -> Result<Claimed, Fail
     Ok(claimed)
 }
 
-/// Lanes as the arrays that `unnest` takes.
-#[derive(Default)]
-struct Lanes {
-    provenances: Vec<String>,
-    endpoints: Vec<String>,
-    operations: Vec<String>,
-    c_max: Vec<i64>,
-    credentials: Vec<i64>,
-    priorities: Vec<i32>,
-    most: Vec<i64>,
-    takes: Vec<i64>,
-    locks: Vec<i64>,
-}
-
-async fn look(session: &Session, op: &Claim) -> Result<(Ts, Lanes), Fail> {
+async fn look(session: &Session) -> Result<(Ts, Vec<Lane>), Fail> {
     let [look] = session.prepare([LOOK]).await?;
-    let caps = |part: fn(&patra_core::tx::Inventory) -> &str| -> Vec<_> {
-        op.caps.iter().map(|(partition, _)| part(partition)).collect()
-    };
-    let (provenances, endpoints) = (caps(|of| &of.provenance_code), caps(|of| &of.endpoint_name));
-    let operations = caps(|of| of.operation.as_str());
-    let most: Vec<_> = op.caps.iter().map(|(_, cap)| i64::from(*cap)).collect();
-    let rows = session
-        .rows(
-            &look,
-            &[&i64::from(op.limit), &direction(op), &provenances, &endpoints, &operations, &most, &MOST_LOOKED_AT],
-        )
-        .await?;
-    let mut lanes = Lanes::default();
-    for row in taken(&rows)? {
-        lanes.locks.push(row.try_get(1)?);
-        lanes.provenances.push(row.try_get(2)?);
-        lanes.endpoints.push(row.try_get(3)?);
-        lanes.operations.push(row.try_get(4)?);
-        lanes.c_max.push(row.try_get(5)?);
-        lanes.credentials.push(row.try_get(6)?);
-        lanes.priorities.push(row.try_get(7)?);
-        lanes.most.push(row.try_get(8)?);
-        lanes.takes.push(row.try_get(9)?);
-    }
-    Ok((now(&rows)?, lanes))
+    let rows = session.rows(&look, &[]).await?;
+    let lanes = taken(&rows)?.map(|row| {
+        Ok(Lane {
+            id: row.try_get(1)?,
+            scheduled_at: row.try_get::<_, Time>(2)?.0,
+            provenance_code: row.try_get(3)?,
+            endpoint_name: row.try_get(4)?,
+            operation_code: row.try_get(5)?,
+            c_max: row.try_get(6)?,
+            credential_id: row.try_get(7)?,
+            priority: row.try_get(8)?,
+            held: row.try_get(9)?,
+        })
+    });
+    Ok((now(&rows)?, lanes.collect::<Result<_, Fail>>()?))
 }
 
 /// Everything goes out at once, the COMMIT with it: the locks are held for no longer than the server needs.
-async fn take(session: &Session, op: &Claim, lanes: &Lanes, wait: bool) -> Result<Claimed, Fail> {
-    let [try_lock, wait_lock, take] = session.prepare([TRY_LOCK, WAIT_LOCK, TAKE]).await?;
-    let mut sorted = lanes.locks.clone();
-    sorted.sort_unstable();
-    sorted.dedup();
-    let all: Vec<_> = (1..=lanes.locks.len()).map(|place| place.to_string()).collect();
-    let all = all.join(",");
-    let lock = async {
-        match wait {
-            true => session.rows(&wait_lock, &[&sorted, &all]).await,
-            false => session.rows(&try_lock, &[&lanes.locks]).await,
-        }
-    };
+async fn take(session: &Session, op: &Claim, chosen: &[Chosen<'_>], wait: bool) -> Result<Claimed, Fail> {
+    let [lock, take] = session.prepare([if wait { WAIT_LOCK } else { TRY_LOCK }, TAKE]).await?;
+    let lanes = || chosen.iter().map(|chosen| chosen.lane);
+    let provenances: Vec<_> = lanes().map(|lane| lane.provenance_code.as_str()).collect();
+    let endpoints: Vec<_> = lanes().map(|lane| lane.endpoint_name.as_str()).collect();
+    let operations: Vec<_> = lanes().map(|lane| lane.operation_code.as_str()).collect();
+    let c_max: Vec<_> = lanes().map(|lane| lane.c_max).collect();
+    let credentials: Vec<_> = lanes().map(|lane| lane.credential_id).collect();
+    let priorities: Vec<_> = lanes().map(|lane| lane.priority).collect();
+    let most: Vec<_> = chosen.iter().map(|chosen| chosen.most).collect();
+    let takes: Vec<_> = chosen.iter().map(|chosen| chosen.take).collect();
     let ((), _, rows, ()) = pipeline!(
         session.begin(),
-        lock,
+        session.one(&lock, &[&provenances, &endpoints, &operations]),
         session.rows(
             &take,
             &[
                 &op.owner,
                 &i64::from(op.limit),
                 &micros(op.lease),
-                &lanes.provenances,
-                &lanes.endpoints,
-                &lanes.operations,
-                &lanes.c_max,
-                &lanes.credentials,
-                &lanes.priorities,
-                &lanes.most,
-                &lanes.takes,
+                &provenances,
+                &endpoints,
+                &operations,
+                &c_max,
+                &credentials,
+                &priorities,
+                &most,
+                &takes,
                 &direction(op),
             ],
         ),
@@ -323,11 +288,6 @@ async fn take(session: &Session, op: &Claim, lanes: &Lanes, wait: bool) -> Resul
     )?;
     let leases = taken(&rows)?.map(read_lease).collect::<Result<_, _>>()?;
     Ok(Claimed { leases, now: now(&rows)? })
-}
-
-/// Which way the priorities go.
-fn direction(op: &Claim) -> i64 {
-    if op.upside_down { -1 } else { 1 }
 }
 
 fn read_lease(row: &Row) -> Result<Lease, Fail> {

@@ -215,12 +215,10 @@ impl Queue<'_> {
             waiting.extend(heads.map(|(scheduled_at, task)| (scheduled_at, task, lane.c_max)));
         }
         waiting.sort_unstable();
-        let (mut fitting, turns) = (0, partition.turn..partition.room);
-        for (turn, (scheduled_at, task, c_max)) in turns.zip(waiting) {
+        for (turn, (scheduled_at, task, c_max)) in (partition.turn..partition.room).zip(waiting) {
             partition.turn = turn + 1;
-            if turn < c_max && fitting < self.limit {
+            if turn < c_max {
                 next.push((turn, scheduled_at, task));
-                fitting += 1;
             }
         }
         Ok(())

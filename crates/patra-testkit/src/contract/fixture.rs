@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::port::CommandsExt;
+use patra_core::port::Boxed;
 use patra_core::port::query::{Cell, Filter, Progress, Row, View};
 use patra_core::record::Record;
 use patra_core::state::{Operation, TaskStatus};
 use patra_core::tx::{
-    self, BatchCommitted, Coverage, Fire, Lease, LeaseRef, PlanSaved, ReadCoverage, RecordAdvance, RunEnd, RunStarted,
-    SavePlan, StartRun, Sweep, Swept, TriggerTaken, TxError,
+    self, BatchCommitted, Coverage, Done, Fire, Lease, LeaseRef, PlanSaved, ReadCoverage, RecordAdvance, RunEnd,
+    RunStarted, SavePlan, StartRun, Sweep, Swept, TriggerTaken, Tx, TxError,
 };
 use patra_core::{CursorId, InstanceId, RunId, Ts, Window};
 
@@ -34,23 +34,31 @@ impl Fixture {
     }
 
     /// Runs an operation. A busy store is asked again, as the engine does.
-    pub async fn run<O: tx::Operation + Clone>(&self, operation: O) -> Result<O::Done, TxError> {
-        for _ in 0..500 {
-            match self.subject.store.run(operation.clone()).await {
-                Err(TxError::Busy) => tokio::time::sleep(Duration::from_millis(5)).await,
-                answer => return answer,
-            }
-        }
-        Err(TxError::Busy)
+    pub async fn run<O: tx::Operation>(&self, operation: O) -> Result<O::Done, TxError> {
+        O::answer(self.execute(operation.into()).await?)
     }
 
     /// Runs an operation that must be applied.
-    pub async fn ok<O: tx::Operation + Clone>(&self, operation: O) -> O::Done {
-        let name = operation.clone().into().name();
-        match self.run(operation).await {
+    pub async fn ok<O: tx::Operation>(&self, operation: O) -> O::Done {
+        let tx = operation.into();
+        let name = tx.name();
+        match self.execute(tx).await.and_then(O::answer) {
             Ok(done) => done,
             Err(error) => panic!("{name} was refused: {error}"),
         }
+    }
+
+    /// Boxed and the same for all operations: hundreds of cases are made of it, and each would carry its own copy.
+    fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>> {
+        Box::pin(async move {
+            for _ in 0..500 {
+                match self.subject.store.execute(tx.clone()).await {
+                    Err(TxError::Busy) => tokio::time::sleep(Duration::from_millis(5)).await,
+                    answer => return answer,
+                }
+            }
+            Err(TxError::Busy)
+        })
     }
 
     pub async fn pass(&self, span: Duration) {
