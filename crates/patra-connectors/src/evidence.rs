@@ -48,7 +48,13 @@ impl Digest {
     }
 
     /// JSON, for `response_digest`.
-    pub(crate) fn of(&self, response: &Response, read: Result<&Decoded, &Refused>, kept: Kept) -> String {
+    pub(crate) fn of(
+        &self,
+        response: &Response,
+        read: Result<&Decoded, &Refused>,
+        kept: Kept,
+        rate: Option<Map<String, Value>>,
+    ) -> String {
         let mut digest = json!({
             "status": response.status,
             "headerHints": {
@@ -62,6 +68,7 @@ impl Digest {
         });
         let Some(map) = digest.as_object_mut() else { return "{}".to_owned() };
         map.extend(self.paths.clone());
+        map.extend(rate.unwrap_or_default());
         map.extend(match read {
             Ok(decoded) => page(decoded),
             Err(refused) => refusal(refused),
@@ -131,7 +138,7 @@ fn beginning(body: &[u8], len: usize) -> &[u8] {
 }
 
 /// The body's beginning for people to look at: without what may be personal, and without what databases do not take.
-fn sample_text(body: &[u8]) -> String {
+pub(crate) fn sample_text(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(beginning(body, MAX_SAMPLE + MARGIN));
     let text: String =
         text.chars().map(|c| if c.is_control() && !"\n\r\t".contains(c) { '\u{fffd}' } else { c }).collect();

@@ -3,10 +3,12 @@
 //! bytes.
 
 pub mod auth;
+mod blame;
 pub mod classify;
 mod decode;
 mod evidence;
 mod headers;
+mod hints;
 pub mod kept;
 pub mod mask;
 mod pager;

@@ -14,10 +14,12 @@ use patra_core::{CredentialId, Fault, Ts, Window};
 use patra_spec::Snapshot;
 
 use crate::auth::Authoriser;
+use crate::blame;
 use crate::classify::{self, Refused, Statuses};
 use crate::decode::{Decoded, Decoder};
 use crate::evidence::{Digest, Kept};
 use crate::headers::Headers;
+use crate::hints::Hints;
 use crate::kept;
 use crate::request::{Rendered, Renderer};
 
@@ -35,6 +37,7 @@ struct Phase {
     renderer: Renderer,
     decoder: Decoder,
     headers: Headers,
+    hints: Hints,
     statuses: Statuses,
     digest: Digest,
     authoriser: Arc<Authoriser>,
@@ -59,12 +62,19 @@ pub struct Exchange {
     window: Window,
     is_detail: bool,
     keep: Option<Duration>,
+    /// What the gate had to do with it.
+    rate: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 impl Exchange {
     /// Keeps the answer with the evidence, for so long.
     pub fn keep(&mut self, keep: Option<Duration>) {
         self.keep = keep;
+    }
+
+    /// Keeps in the digest of the answer what the gate had to do with the request (ING-4.10-33).
+    pub fn note_rate(&mut self, rate: serde_json::Map<String, serde_json::Value>) {
+        self.rate = Some(rate);
     }
 
     /// What the ledger keeps of the request: JSON, redacted.
@@ -91,6 +101,7 @@ impl Phase {
         Ok(Phase {
             renderer: Renderer::new(spec)?,
             decoder,
+            hints: Hints::new(spec),
             headers: Headers::new(spec),
             statuses: Statuses::new(spec),
             digest: Digest::new(spec),
@@ -114,7 +125,7 @@ impl Pager {
         let is_detail = matches!(ask.position, Position::Ids { .. });
         match self.phase(is_detail).renderer.render(ask) {
             Ok(Rendered { request, digest }) => {
-                Ok(Exchange { request, digest, window: ask.window, is_detail, keep: None })
+                Ok(Exchange { request, digest, window: ask.window, is_detail, keep: None, rate: None })
             }
             Err(fault) => Err(refuse(fault.into(), Evidence::default())),
         }
@@ -158,12 +169,19 @@ impl Pager {
             (Some(_), Some(_)) => Kept::Yes,
             (Some(_), None) => Kept::TooLarge,
         };
-        evidence.response_digest = phase.digest.of(&response, read.as_ref(), kept);
+        evidence.left = phase.hints.read(&response, now);
+        evidence.response_digest = phase.digest.of(&response, read.as_ref(), kept, exchange.rate);
         match read {
             Ok(Decoded { facts, records, rejected, candidates, content }) => {
                 Ok(Box::new(Page { facts, records, rejected, candidates, content, evidence }))
             }
-            Err(refused) => Err(refuse(refused, evidence)),
+            Err(mut refused) => {
+                // What is read from an answer of success tells its reason already.
+                if !(200..300).contains(&response.status) {
+                    refused.fault = blame::explain(refused.fault, &evidence.request_digest, &response.body);
+                }
+                Err(refuse(refused, evidence))
+            }
         }
     }
 }

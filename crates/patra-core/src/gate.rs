@@ -1,22 +1,34 @@
-//! The rate gate's arithmetic: a token bucket with cool-down. Pure; whoever holds the state asks before every request.
+//! The rate gate's arithmetic. Pure: whoever holds the [`State`] of a key asks before every request.
+//!
+//! A key's permits lie on a line of time, as *slots* one interval apart. A request leaves on a slot of its own, at its time or
+//! a little later, never before. How much later is what the burst allows: so many requests may come together as there are
+//! unused slots behind them, and no more. Slots can be handed out ahead of time, to anybody, in any order; what is never used,
+//! by a process that died or by one that had nothing to send, is lost and does no harm. That is why nothing has to be cleaned up
+//! after a crash, and why the far side never sees more than burst + rate × time, whoever holds which slot.
+//!
+//! ```text
+//!   ──┬────┬────┬────┬────┬────┬────┬────┬────►   one slot each 1/rate
+//!     used free used lost now  A    B    A        A and B: handed out ahead, to be used there
+//!          └ still good, within the burst
+//! ```
 
-use std::time::Duration;
+mod aimd;
+mod bucket;
+mod limits;
+mod purse;
+mod quota;
+mod slots;
+mod state;
 
-use crate::time::{Ts, micros};
+pub use aimd::Aimd;
+pub use bucket::Bucket;
+pub use limits::{Limits, Quotas, Rate};
+pub use purse::{Permit, Purse, Try};
+pub use quota::{Quota, Standing};
+pub use slots::{Slot, Slots};
+pub use state::{Answer, Ask, Member, Provider, Signal, State, View};
 
-/// What a key may send.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Rate {
-    pub per_sec: f64,
-    pub burst: f64,
-}
-
-impl Default for Rate {
-    /// The conservative default of a source that declares nothing (ING-4.10-36).
-    fn default() -> Rate {
-        Rate { per_sec: 1.0, burst: 1.0 }
-    }
-}
+use crate::time::Ts;
 
 /// The answer to "may I send?".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,102 +37,48 @@ pub enum Decision {
     WaitUntil(Ts),
 }
 
-/// The state of one key.
-#[derive(Clone, Debug)]
-pub struct Bucket {
-    rate: Rate,
-    tokens: f64,
-    filled_at: Ts,
-    cooldown_until: Ts,
+/// Why a key gives nothing now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Why {
+    /// The next slot is further away than the asker would wait.
+    OverDeadline,
+    /// The far side asked for silence.
+    Cooldown,
+    /// The far side says that nothing is left until its window ends.
+    Provider,
+    /// Little of the quota is left, and it is kept for what matters more.
+    QuotaSoft,
+    /// Nothing of the quota is left.
+    QuotaHard,
+    /// The far side fails; its circuit is open.
+    Circuit,
 }
 
-impl Bucket {
-    /// Starts full (ING-4.10-09).
-    pub fn new(rate: Rate, now: Ts) -> Bucket {
-        Bucket { rate, tokens: rate.burst, filled_at: now, cooldown_until: Ts::MIN }
-    }
-
-    pub fn set_rate(&mut self, rate: Rate) {
-        self.rate = rate;
-        self.tokens = self.tokens.min(rate.burst);
-    }
-
-    /// Takes one token, or says when to ask again.
-    pub fn acquire(&mut self, now: Ts) -> Decision {
-        self.fill(now);
-        if now < self.cooldown_until {
-            return Decision::WaitUntil(self.cooldown_until);
+impl Why {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Why::OverDeadline => "OVER_DEADLINE",
+            Why::Cooldown => "COOLDOWN",
+            Why::Provider => "PROVIDER",
+            Why::QuotaSoft => "QUOTA_SOFT",
+            Why::QuotaHard => "QUOTA_HARD",
+            Why::Circuit => "CIRCUIT",
         }
-        if self.tokens >= 1.0 {
-            self.tokens -= 1.0;
-            return Decision::Allow;
-        }
-        let wait = Duration::from_secs_f64((1.0 - self.tokens) / self.rate.per_sec.max(0.001));
-        // From the last filling, not from now: after a clock has jumped back nothing is filled until it has caught up, and
-        // asking again before that would be in vain.
-        Decision::WaitUntil(self.filled_at + wait.max(Duration::from_micros(1)))
-    }
-
-    /// The far side asked for silence until then. A shorter wish never shortens a longer one (ING-4.10-17).
-    pub fn cool_down(&mut self, until: Ts) {
-        self.cooldown_until = self.cooldown_until.max(until);
-    }
-
-    fn fill(&mut self, now: Ts) {
-        // A clock that jumps back neither fills nor drains the bucket.
-        let gone = now.since(self.filled_at);
-        self.filled_at = self.filled_at.max(now);
-        self.tokens = (self.tokens + micros(gone) as f64 / 1e6 * self.rate.per_sec).min(self.rate.burst);
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Times in a stored state: microseconds, because there are many of them.
+mod micros {
+    use serde::{Deserialize as _, Deserializer, Serializer};
 
-    fn at(millis: i64) -> Ts {
-        Ts::from_micros(millis * 1000)
+    use crate::time::Ts;
+
+    pub(super) fn serialize<S: Serializer>(at: &Ts, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_i64(at.micros())
     }
 
-    // covers: ING-4.10-09, ING-4.10-11
-    #[test]
-    fn a_full_bucket_allows_a_burst_and_then_the_rate() {
-        let mut bucket = Bucket::new(Rate { per_sec: 10.0, burst: 3.0 }, at(0));
-        for _ in 0..3 {
-            assert_eq!(bucket.acquire(at(0)), Decision::Allow);
-        }
-        assert_eq!(bucket.acquire(at(0)), Decision::WaitUntil(at(100)));
-        assert_eq!(bucket.acquire(at(100)), Decision::Allow);
-        assert!(matches!(bucket.acquire(at(101)), Decision::WaitUntil(_)));
-    }
-
-    // covers: ING-4.10-17
-    #[test]
-    fn a_cool_down_holds_even_a_full_bucket_and_is_never_shortened() {
-        let mut bucket = Bucket::new(Rate { per_sec: 10.0, burst: 3.0 }, at(0));
-        bucket.cool_down(at(5_000));
-        bucket.cool_down(at(1_000));
-        assert_eq!(bucket.acquire(at(4_999)), Decision::WaitUntil(at(5_000)));
-        assert_eq!(bucket.acquire(at(5_000)), Decision::Allow);
-    }
-
-    #[test]
-    fn no_window_of_one_second_sees_more_than_burst_plus_rate() {
-        let mut bucket = Bucket::new(Rate { per_sec: 5.0, burst: 2.0 }, at(0));
-        let sent: Vec<i64> = (0..20_000).filter(|ms| bucket.acquire(at(*ms)) == Decision::Allow).collect();
-        for (first, start) in sent.iter().enumerate() {
-            assert!(sent[first..].iter().take_while(|ms| **ms < start + 1000).count() <= 7);
-        }
-        assert!(sent.len() >= 100);
-    }
-
-    #[test]
-    fn a_clock_that_jumps_back_grants_nothing() {
-        let mut bucket = Bucket::new(Rate { per_sec: 1.0, burst: 1.0 }, at(10_000));
-        assert_eq!(bucket.acquire(at(10_000)), Decision::Allow);
-        // One wait that lasts until the clock has caught up, instead of thousands of short ones.
-        assert_eq!(bucket.acquire(at(0)), Decision::WaitUntil(at(11_000)));
-        assert_eq!(bucket.acquire(at(10_500)), Decision::WaitUntil(at(11_000)));
-        assert_eq!(bucket.acquire(at(11_000)), Decision::Allow);
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ts, D::Error> {
+        i64::deserialize(deserializer).map(Ts::from_micros)
     }
 }

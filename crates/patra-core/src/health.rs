@@ -4,11 +4,15 @@
 //! Two loops work side by side. The rate follows refusals (429): down at once, back in small steps while none come. The
 //! circuit follows failures: so many in a row open it, then nobody asks, then one request tries, and its answer decides.
 
+mod pressure;
+
 use std::time::Duration;
 
 use crate::rng::Rng;
 use crate::time::Ts;
-use crate::tx::SelfHealing;
+use crate::tx::{RateStats, SelfHealing};
+
+pub use pressure::Pressure;
 
 /// When to act. Manifests set them under `health`.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -16,6 +20,8 @@ pub struct Thresholds {
     /// Share of refusals for pacing among the answers of `throttle_window`.
     pub throttle_ratio: f64,
     pub throttle_window: Duration,
+    /// Share of requests that failed, in the same time.
+    pub failure_ratio: f64,
     /// Average time of an answer.
     pub slow_batch: Duration,
     /// Failures in a row.
@@ -33,6 +39,7 @@ impl Default for Thresholds {
         Thresholds {
             throttle_ratio: 0.05,
             throttle_window: Duration::from_secs(300),
+            failure_ratio: 0.02,
             slow_batch: Duration::from_secs(3),
             circuit_after: 3,
             circuit_open: Duration::from_secs(60),
@@ -70,6 +77,8 @@ pub struct Advice {
     pub narrower: bool,
     /// The circuit was open a moment ago.
     pub circuit_open: bool,
+    /// What the gate had to do with the permit.
+    pub rate: RateStats,
 }
 
 impl Default for Advice {
@@ -81,6 +90,7 @@ impl Default for Advice {
             min_page_size: 1,
             narrower: false,
             circuit_open: false,
+            rate: RateStats::default(),
         }
     }
 }
@@ -126,6 +136,9 @@ const ENOUGH: u32 = 20;
 /// The window is counted in so many parts.
 const PARTS: usize = 10;
 
+/// Tasks are not lowered below this share, in percent.
+const FEWEST_TASKS: u32 = 25;
+
 /// No factor changes more often than this: what was done must be felt first.
 const SETTLE: Duration = Duration::from_secs(10);
 
@@ -154,7 +167,15 @@ struct Part {
     number: i64,
     answers: u32,
     throttled: u32,
+    failed: u32,
     latency_ms: u64,
+}
+
+impl Part {
+    /// So many are more than that share, and there are enough to say so.
+    fn exceeds(&self, count: u32, ratio: f64) -> bool {
+        self.answers >= ENOUGH && f64::from(count) > ratio * f64::from(self.answers)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -244,6 +265,7 @@ impl Health {
             min_page_size: self.thresholds.min_page_size,
             narrower: now < self.narrower_until,
             circuit_open: self.circuit != Circuit::Closed,
+            rate: RateStats::default(),
         }
     }
 
@@ -251,36 +273,33 @@ impl Health {
     pub fn on(&mut self, now: Ts, answer: &Answer, rng: &mut Rng, actions: &mut Vec<Action>) {
         self.count(now, answer);
         self.on_circuit(now, answer.failed, rng, actions);
-        let (answers, throttled, latency_ms) = self.sum(now);
-        let enough = answers >= ENOUGH;
-        if answer.throttled {
-            self.on_throttled(now, enough && self.is_throttled(answers, throttled), actions);
-        } else if throttled == 0 && self.rate.up(now) {
-            actions.push(Action::RateUp { percent: self.rate.percent });
+        let sum = self.sum(now);
+        let refused = sum.exceeds(sum.throttled, self.thresholds.throttle_ratio);
+        // One failure alone is no share.
+        let failing = sum.failed > 1 && sum.exceeds(sum.failed, self.thresholds.failure_ratio);
+        self.on_rate(now, answer.throttled || answer.failed && failing, sum.throttled == 0 && !failing, actions);
+        if answer.throttled && refused {
+            self.narrower_until = now + self.thresholds.throttle_window / PARTS as u32;
         }
-        let slow = enough && latency_ms / u64::from(answers) > self.thresholds.slow_batch.as_millis() as u64;
-        self.on_pace(now, slow, actions);
+        let slow = sum.answers >= ENOUGH
+            && sum.latency_ms / u64::from(sum.answers) > self.thresholds.slow_batch.as_millis() as u64;
+        self.on_pace(now, slow || failing || refused, actions);
         self.on_size(now, answer, slow, actions);
     }
 
-    fn is_throttled(&self, answers: u32, throttled: u32) -> bool {
-        f64::from(throttled) > self.thresholds.throttle_ratio * f64::from(answers)
-    }
-
-    fn on_throttled(&mut self, now: Ts, often: bool, actions: &mut Vec<Action>) {
+    fn on_rate(&mut self, now: Ts, down: bool, quiet: bool, actions: &mut Vec<Action>) {
         let floor = (self.thresholds.rate_floor * 100.0).ceil() as u32;
-        if self.rate.down(now, floor) {
+        if down && self.rate.down(now, floor) {
             actions.push(Action::RateDown { percent: self.rate.percent });
-        }
-        if often {
-            self.narrower_until = now + self.thresholds.throttle_window / PARTS as u32;
+        } else if !down && quiet && self.rate.up(now) {
+            actions.push(Action::RateUp { percent: self.rate.percent });
         }
     }
 
-    fn on_pace(&mut self, now: Ts, slow: bool, actions: &mut Vec<Action>) {
-        if slow && self.tasks.down(now, 25) {
+    fn on_pace(&mut self, now: Ts, strained: bool, actions: &mut Vec<Action>) {
+        if strained && self.tasks.down(now, FEWEST_TASKS) {
             actions.push(Action::TasksDown { percent: self.tasks.percent });
-        } else if !slow && self.tasks.up(now) {
+        } else if !strained && self.tasks.up(now) {
             actions.push(Action::TasksUp { percent: self.tasks.percent });
         }
     }
@@ -329,14 +348,19 @@ impl Health {
         }
         part.answers += 1;
         part.throttled += u32::from(answer.throttled);
+        part.failed += u32::from(answer.failed);
         part.latency_ms += answer.latency.as_millis() as u64;
     }
 
-    fn sum(&self, now: Ts) -> (u32, u32, u64) {
+    fn sum(&self, now: Ts) -> Part {
         let oldest = self.number(now) - PARTS as i64;
         let live = self.parts.iter().filter(|part| part.number > oldest && part.answers > 0);
-        live.fold((0, 0, 0), |(answers, throttled, latency), part| {
-            (answers + part.answers, throttled + part.throttled, latency + part.latency_ms)
+        live.fold(Part::default(), |sum, part| Part {
+            number: sum.number,
+            answers: sum.answers + part.answers,
+            throttled: sum.throttled + part.throttled,
+            failed: sum.failed + part.failed,
+            latency_ms: sum.latency_ms + part.latency_ms,
         })
     }
 
@@ -347,146 +371,4 @@ impl Health {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const GOOD: Answer = Answer {
-        throttled: false,
-        failed: false,
-        latency: Duration::from_millis(50),
-        bytes: 0,
-        items: 0,
-        page_size: 0,
-    };
-    const REFUSED: Answer = Answer { throttled: true, ..GOOD };
-    const FAILED: Answer = Answer { failed: true, ..GOOD };
-
-    struct Far {
-        health: Health,
-        rng: Rng,
-        now: Ts,
-    }
-
-    impl Far {
-        fn new() -> Far {
-            Far { health: Health::new(Thresholds::default()), rng: Rng::new(7), now: Ts::from_secs(1_000) }
-        }
-
-        fn tell(&mut self, answer: Answer) -> Vec<Action> {
-            let mut actions = Vec::new();
-            self.health.on(self.now, &answer, &mut self.rng, &mut actions);
-            actions
-        }
-
-        fn wait(&mut self, secs: u64) {
-            self.now = self.now + Duration::from_secs(secs);
-        }
-
-        fn advice(&self) -> Advice {
-            self.health.advice(self.now)
-        }
-    }
-
-    // covers: ING-12.2-01
-    #[test]
-    fn refusals_lower_the_rate_to_the_floor_and_silence_brings_it_back() {
-        let mut far = Far::new();
-        assert_eq!(far.tell(REFUSED), [Action::RateDown { percent: 70 }]);
-        assert!(far.tell(REFUSED).is_empty(), "what was done must be felt first");
-        for _ in 0..10 {
-            far.wait(11);
-            far.tell(REFUSED);
-        }
-        assert_eq!(far.advice().rate_percent, 30);
-        assert!(far.advice().healing().qps_downshift);
-        far.wait(301);
-        assert_eq!(far.tell(GOOD), [Action::RateUp { percent: 40 }]);
-        for _ in 0..10 {
-            far.wait(11);
-            far.tell(GOOD);
-        }
-        assert_eq!(far.advice(), Advice { min_page_size: 10, ..Advice::default() });
-    }
-
-    #[test]
-    fn many_refusals_among_the_answers_ask_for_narrower_windows() {
-        let mut far = Far::new();
-        for _ in 0..38 {
-            far.tell(GOOD);
-        }
-        far.tell(REFUSED);
-        assert!(!far.advice().narrower, "one of forty is within five percent");
-        far.tell(REFUSED);
-        far.tell(REFUSED);
-        assert!(far.advice().narrower);
-        far.wait(31);
-        assert!(!far.advice().narrower, "for a while");
-    }
-
-    // covers: ING-12.2-02
-    #[test]
-    fn slow_answers_lower_the_tasks_and_the_pages() {
-        let mut far = Far::new();
-        let slow = Answer { latency: Duration::from_secs(4), ..GOOD };
-        for _ in 0..19 {
-            assert!(far.tell(slow).is_empty(), "too few to tell");
-        }
-        assert_eq!(far.tell(slow), [Action::TasksDown { percent: 70 }, Action::PagesDown { percent: 70 }]);
-        let advice = far.advice();
-        assert_eq!((advice.tasks(4), advice.tasks(1), advice.page_size(100)), (2, 1, 70));
-        assert_eq!(
-            (advice.page_size(12), advice.page_size(5)),
-            (10, 5),
-            "not below the least, nor above the configured"
-        );
-    }
-
-    // covers: ING-8.4-01
-    #[test]
-    fn an_answer_that_is_far_too_large_shrinks_pages_and_windows() {
-        for large in [Answer { bytes: 6 << 20, ..GOOD }, Answer { items: 201, page_size: 100, ..GOOD }] {
-            let mut far = Far::new();
-            assert_eq!(far.tell(large), [Action::PagesDown { percent: 70 }]);
-            assert!(far.advice().narrower);
-        }
-    }
-
-    // covers: ING-12.2-04
-    #[test]
-    fn failures_in_a_row_open_the_circuit_and_one_probe_decides() {
-        let mut far = Far::new();
-        assert!(far.tell(FAILED).is_empty() && far.tell(FAILED).is_empty());
-        far.tell(GOOD);
-        assert!(far.tell(FAILED).is_empty() && far.tell(FAILED).is_empty(), "in a row means in a row");
-        let actions = far.tell(FAILED);
-        let [Action::CircuitOpened { until }] = actions[..] else { panic!("{actions:?}") };
-        let open = until.since(far.now);
-        assert!(open >= Duration::from_secs(60) && open <= Duration::from_secs(120));
-        assert_eq!(far.health.permit(far.now), Some(until));
-        assert!(far.tell(FAILED).is_empty(), "late answers change nothing");
-        far.now = until;
-        assert_eq!(far.health.permit(far.now), None, "one may try");
-        assert!(far.health.permit(far.now).is_some(), "the others wait for it");
-        let actions = far.tell(FAILED);
-        let [Action::CircuitOpened { until }] = actions[..] else { panic!("{actions:?}") };
-        assert!(until.since(far.now) >= Duration::from_secs(120), "longer each time");
-        far.now = until;
-        assert_eq!(far.health.permit(far.now), None);
-        assert_eq!(far.tell(GOOD), [Action::CircuitClosed]);
-        assert_eq!(far.health.permit(far.now), None);
-    }
-
-    #[test]
-    fn a_probe_that_never_answers_is_followed_by_another() {
-        let mut far = Far::new();
-        for _ in 0..3 {
-            far.tell(FAILED);
-        }
-        far.wait(121);
-        assert_eq!(far.health.permit(far.now), None);
-        far.wait(30);
-        assert!(far.health.permit(far.now).is_some());
-        far.wait(31);
-        assert_eq!(far.health.permit(far.now), None);
-    }
-}
+mod tests;

@@ -43,6 +43,12 @@ pub trait Entropy: fmt::Debug + Send + Sync {
 /// must not leave half a transaction behind.
 pub trait Commands: fmt::Debug + Send + Sync {
     fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>>;
+
+    /// The next key of the rate gate that has become slower or silent, whoever made it so; empty for all of them. A store of one
+    /// process has nothing to tell.
+    fn gate_news(&self) -> Boxed<'_, String> {
+        Box::pin(std::future::pending())
+    }
 }
 
 /// Both sides of one store, and the way to what it keeps sealed.

@@ -251,11 +251,18 @@ states! {
 mod tests {
     use super::*;
 
-    // covers: ING-7.9-01, ING-7.9-02, ING-7.9-04, ING-7.9-05, ING-7.9-06
+    // covers: ING-5.3-10, ING-5.3-17, ING-7.9-01, ING-7.9-02, ING-7.9-04, ING-7.9-05, ING-7.9-06
+    // covers: ING-7.2-04, ING-13.3-09
     #[test]
     fn only_the_settled_transitions_are_legal() {
+        assert!(PlanStatus::Draft.may_become(PlanStatus::Slicing));
+        for end in [PlanStatus::Ready, PlanStatus::Partial, PlanStatus::Failed] {
+            assert!(PlanStatus::Slicing.may_become(end));
+        }
         assert!(PlanStatus::Partial.may_become(PlanStatus::Slicing));
         assert!(!PlanStatus::Ready.may_become(PlanStatus::Slicing));
+        assert!(SliceStatus::Pending.may_become(SliceStatus::Ready));
+        assert!(SliceStatus::Pending.may_become(SliceStatus::Failed));
         assert!(SliceStatus::Ready.may_become(SliceStatus::Partial));
         assert!(TaskStatus::Executing.may_become(TaskStatus::Queued));
         assert!(!TaskStatus::Succeeded.may_become(TaskStatus::Queued));

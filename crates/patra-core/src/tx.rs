@@ -6,6 +6,7 @@ mod control;
 mod credential;
 mod cursor;
 mod fan;
+mod gate;
 mod key;
 mod plan;
 mod redrive;
@@ -22,6 +23,7 @@ pub use credential::{
 };
 pub use cursor::{Advance, AdvanceCursor, Cause, CursorMoved, RecordAdvance};
 pub use fan::{Child, FanOut, FannedOut, MAX_CHILDREN, MAX_PARENTS, MAX_PARTITIONS, MAX_WAITING, Parent, ReadParents};
+pub use gate::AskGate;
 pub use key::{CreateKey, KeyCreated, KeyRevoked, RevokeKey, Scope};
 pub use plan::{
     Coverage, Fire, FireDue, Fired, FiredDue, HISTORY, History, Inventory, NewPlan, NewSlice, OpenPlan, PlanSaved,
@@ -38,8 +40,8 @@ pub use registry::{
 };
 pub use retention::{Archive, Archived, ExportRecorded, RecordExport};
 pub use run::{
-    BatchCommitted, BatchStats, CommitBatch, EndRun, Failure, HttpStats, Raw, Resume, RunEnd, RunEnded, RunStarted,
-    RunStats, SelfHealing, StartRun,
+    BatchCommitted, BatchStats, CommitBatch, EndRun, Failure, HttpStats, RateStats, Raw, Resume, RunEnd, RunEnded,
+    RunStarted, RunStats, SelfHealing, StartRun,
 };
 pub use task::{Claim, Claimed, Lease, LeaseRef, Lineage, Renew, Renewed, Sweep, Swept};
 
@@ -160,6 +162,8 @@ operations! {
     RecordAdvance(RecordAdvance) => Advance,
     /// Moves the cursor value, after its event.
     AdvanceCursor(AdvanceCursor) => CursorMoved,
+    /// Asks the rate gate.
+    AskGate(Arc<AskGate>) => crate::gate::Answer,
     /// Takes back the leases of the dead.
     Sweep(Sweep) => Swept,
     /// Stops work.

@@ -127,7 +127,7 @@ mod tests {
         Window { from: Ts::from_micros(from), to: Ts::from_micros(to) }
     }
 
-    // covers: ING-4.1-06, ING-4.4-01, ING-4.4-21, ING-11.5-01
+    // covers: ING-4.1-06, ING-4.4-01, ING-4.4-21, ING-6.1-07, ING-10.4-01, ING-11.5-01
     #[test]
     fn the_end_belongs_to_the_next_window() {
         assert!(w(0, 10).contains(Ts::from_micros(0)));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     proptest! {
-        // covers: ING-DOD-06
+        // covers: ING-DOD-06, ING-11.5-02
         #[test]
         fn slices_join_without_hole_or_overlap(
             from in -1_000_000_000_000i64..1_000_000_000_000,

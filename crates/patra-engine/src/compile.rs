@@ -19,7 +19,7 @@ use patra_core::{CredentialId, cursor, hash};
 use patra_spec::{Overrides, Snapshot};
 
 use crate::credentials::credential_for;
-use crate::shape::{narrowest, shape, stream};
+use crate::shape::{depth, narrowest, shape, stream};
 
 pub(crate) use fan::check_params;
 
@@ -174,12 +174,11 @@ fn span(trigger: &TriggerTaken, snapshot: &Snapshot) -> Result<Span, NotCompiled
             },
         });
     }
-    let page_size = u64::from(snapshot.paging().page_size.max(1));
     Ok(Span::Time {
         cut: snapshot.cut(),
         initial: snapshot.initial().ok_or("the endpoint declares no window.initial, so there is no place to begin")?,
         narrowest: narrowest(snapshot),
-        depth: page_size * u64::from(snapshot.limits.page_depth),
+        depth: depth(snapshot),
     })
 }
 

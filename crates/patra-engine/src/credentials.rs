@@ -53,12 +53,12 @@ pub struct CredentialOptions {
     pub signers: BTreeMap<String, Arc<dyn Signer>>,
 }
 
-/// Asks the gate for the requests that an exchange makes besides its first.
+/// Asks the gate for the requests of an exchange, each right before it leaves.
 pub trait Permits: fmt::Debug + Send + Sync {
     fn acquire(&self) -> Boxed<'_, Decision>;
 }
 
-/// One request that wants to leave. The gate has let it pass.
+/// One request that wants to leave.
 #[derive(Clone, Debug)]
 pub struct Errand {
     pub authoriser: Arc<Authoriser>,
@@ -134,15 +134,15 @@ impl Credentials {
     /// (MAP-X-07); the refusal says what a person has to do.
     pub async fn send(&self, errand: &Errand) -> Result<Sent, Refused> {
         let Some(kind) = errand.authoriser.kind() else {
-            return Ok(Sent { answer: self.transmit(errand.request.clone()).await, credential: None });
+            return Ok(Sent { answer: self.transmit(errand, errand.request.clone()).await?, credential: None });
         };
         let candidates = self.inner.candidates(errand, kind).await?;
         if candidates.is_empty() {
             return self.without(errand).await;
         }
-        let (mut first, mut rejected) = (true, None);
+        let mut rejected = None;
         for credential in candidates.iter().take(MAX_TRIED) {
-            match self.send_with(errand, credential, &mut first).await {
+            match self.send_with(errand, credential).await {
                 Ok(answer) => return Ok(Sent { answer, credential: Some(credential.id) }),
                 Err(Trouble::Failed(refused)) => return Err(refused),
                 Err(Trouble::Rejected(fault)) => rejected = rejected.or(Some(fault)),
@@ -183,7 +183,6 @@ impl Credentials {
         &self,
         errand: &Errand,
         credential: &Credential,
-        first: &mut bool,
     ) -> Result<Result<Response, transport::Error>, Trouble> {
         let secrets = Arc::new(self.inner.open(credential)?);
         let (mut need, mut rounds) = (Need::Good, 0);
@@ -197,9 +196,6 @@ impl Credentials {
                     Err(refused) => return Err(Trouble::Failed(refused)),
                 },
             };
-            if !std::mem::take(first) {
-                self.permit(errand).await.map_err(Trouble::Failed)?;
-            }
             let answer = self.exchange(errand, credential, &secrets, token.as_ref()).await?;
             let status = answer.as_ref().ok().map(|response| response.status);
             let Some(status) = status.filter(|status| errand.authoriser.auth().is_rejection(*status)) else {
@@ -230,7 +226,7 @@ impl Credentials {
         let opened = Opened { alias: &credential.binding.alias, secrets, token };
         let mut request = errand.authoriser.authorise(&errand.request, &opened)?;
         self.inner.sign(errand, &mut request).await?;
-        let answer = self.transmit(request).await;
+        let answer = self.transmit(errand, request).await.map_err(Trouble::Failed)?;
         let redactor = Redactor::new(secrets, token);
         Ok(answer.map(|response| redactor.response(response)))
     }
@@ -242,14 +238,15 @@ impl Credentials {
         }
         let mut request = errand.authoriser.anonymous(&errand.request);
         self.inner.sign(errand, &mut request).await?;
-        Ok(Sent { answer: self.transmit(request).await, credential: None })
+        Ok(Sent { answer: self.transmit(errand, request).await?, credential: None })
     }
 
-    async fn transmit(&self, request: Request) -> Result<Response, transport::Error> {
-        self.inner.ports.transport.send(request).await
+    async fn transmit(&self, errand: &Errand, request: Request) -> Result<Result<Response, transport::Error>, Refused> {
+        self.permit(errand).await?;
+        Ok(self.inner.ports.transport.send(request).await)
     }
 
-    /// The gate, for a request that the run knows nothing of.
+    /// The gate: the last thing before a request leaves.
     async fn permit(&self, errand: &Errand) -> Result<(), Refused> {
         let clock = &self.inner.ports.clock;
         loop {
@@ -257,7 +254,8 @@ impl Credentials {
             let wait = until.since(clock.steady());
             if wait > LONGEST_WAIT {
                 let fault = Fault::transient(Code::RateLimited, "the rate leaves no room for another try");
-                return Err(Refused { fault, retry_after: Some(wait) });
+                // Not a wish of the far side.
+                return Err(Refused { fault, retry_after: None });
             }
             tokio::time::sleep(wait.max(Duration::from_millis(1))).await;
         }

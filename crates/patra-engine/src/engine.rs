@@ -33,8 +33,13 @@ impl Engine {
         }
         let mut rng = Rng::new(options.seed);
         let shared = Arc::new(Shared {
-            gate: Arc::new(Gate::new(Arc::clone(&ports.clock))),
-            wards: Wards::new(options.seed),
+            gate: Gate::new(
+                Arc::clone(&ports.store),
+                Arc::clone(&ports.clock),
+                options.owner.clone(),
+                rng.fork().next_u64(),
+            ),
+            wards: Wards::new(options.seed, options.slow_commit),
             credentials: Credentials::new(ports.clone(), options.credentials.clone(), options.owner.clone()),
             prepared: Prepared::default(),
             listener,
@@ -51,6 +56,7 @@ impl Engine {
         }
         if shared.options.roles.contains(&Role::Executor) {
             parts.spawn(executor::serve(Arc::clone(&shared), rng.fork()));
+            parts.spawn(listen(Arc::clone(&shared)));
             parts.spawn(sweeper::serve(Arc::clone(&shared), rng.fork()));
             parts.spawn(archivist::serve(Arc::clone(&shared), rng.fork()));
         }
@@ -93,6 +99,15 @@ impl Engine {
         }
         self.shared.abort.cancel();
         self.parts.shutdown().await;
+    }
+}
+
+/// News of the gate, for as long as there is work.
+async fn listen(shared: Arc<Shared>) {
+    let gate = Arc::clone(&shared.gate);
+    tokio::select! {
+        () = gate.listen() => {}
+        () = shared.drain.cancelled() => {}
     }
 }
 

@@ -157,9 +157,32 @@ pub(crate) fn healed(who: &Inventory, action: &Action, now: Ts) {
     }
 }
 
+/// Pages take long to be stored, or no longer do.
+pub(crate) fn store_strained(action: &Action) {
+    match action {
+        Action::TasksDown { percent } => {
+            tracing::warn!(self_heal = "concurrencyDown", percent, "the store is slow: this process takes fewer tasks");
+        }
+        Action::TasksUp { percent } => {
+            tracing::info!(self_heal = "concurrencyUp", percent, "the store keeps up: more tasks at once again");
+        }
+        _ => {}
+    }
+}
+
 /// A part could not do its transaction; it will try again.
 pub(crate) fn store_failed(part: &'static str, operation: &'static str, error: &TxError) {
     tracing::warn!(part, operation, error = %error, "a transaction failed and will be tried again");
+}
+
+/// A header about the pace that nobody can read: the rate goes by refusals alone.
+pub(crate) fn unreadable_pace(lease: &Lease, problem: &str) {
+    tracing::warn!(
+        provenance = %lease.provenance_code,
+        endpoint = %lease.endpoint_name,
+        problem,
+        "the far side's own count is not heeded"
+    );
 }
 
 /// What left the ledger.

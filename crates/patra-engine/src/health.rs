@@ -1,12 +1,13 @@
-//! How the far sides are doing, as this process sees them: one state per partition, in memory. What is done about them is said
-//! in the log and counted in the ledger.
+//! How the far sides and the store are doing, as this process sees them: one state per partition and one for the store, in
+//! memory. What is done about them is said in the log and counted in the ledger.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use patra_core::Ts;
 use patra_core::gate::Decision;
-use patra_core::health::{Action, Advice, Answer, Health, Thresholds};
+use patra_core::health::{Action, Advice, Answer, Health, Pressure, Thresholds};
 use patra_core::rng::Rng;
 use patra_core::tx::Inventory;
 
@@ -20,6 +21,7 @@ pub(crate) struct Wards {
 #[derive(Debug)]
 struct Inner {
     rng: Rng,
+    store: Pressure,
     wards: HashMap<Inventory, Ward>,
 }
 
@@ -31,21 +33,36 @@ struct Ward {
 }
 
 impl Wards {
-    pub(crate) fn new(seed: u64) -> Wards {
-        Wards { inner: Mutex::new(Inner { rng: Rng::new(seed), wards: HashMap::new() }) }
+    pub(crate) fn new(seed: u64, slow_commit: Duration) -> Wards {
+        let store = Pressure::new(slow_commit);
+        Wards { inner: Mutex::new(Inner { rng: Rng::new(seed), store, wards: HashMap::new() }) }
     }
 
     /// Whether the circuit lets a request through, and what else to mind.
     pub(crate) fn permit(&self, who: &Inventory, thresholds: Thresholds, c_max: u32, now: Ts) -> (Decision, Advice) {
         let mut inner = self.lock();
+        let share = inner.store.tasks_percent();
         let ward = inner.ward(who, thresholds, c_max);
         let decision = ward.health.permit(now).map_or(Decision::Allow, Decision::WaitUntil);
-        (decision, ward.health.advice(now))
+        let advice = ward.health.advice(now);
+        (decision, Advice { tasks_percent: advice.tasks_percent.min(share), ..advice })
+    }
+
+    /// How long a page took to be stored.
+    pub(crate) fn on_commit(&self, now: Ts, latency: Duration) {
+        if let Some(action) = self.lock().store.on(now, latency) {
+            events::store_strained(&action);
+        }
+    }
+
+    /// How much of its capacity this process should use, in percent.
+    pub(crate) fn share(&self) -> u32 {
+        self.lock().store.tasks_percent()
     }
 
     pub(crate) fn on(&self, who: &Inventory, now: Ts, answer: &Answer) {
         let mut inner = self.lock();
-        let Inner { rng, wards } = &mut *inner;
+        let Inner { rng, wards, .. } = &mut *inner;
         let Some(ward) = wards.get_mut(who) else { return };
         let mut actions: Vec<Action> = Vec::new();
         ward.health.on(now, answer, rng, &mut actions);

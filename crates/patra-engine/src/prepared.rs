@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use patra_connectors::Pager;
-use patra_core::gate::Rate;
 use patra_core::params;
 use patra_core::port::Queries;
 use patra_core::protocol::planner::{Budget, SliceForm};
@@ -15,6 +14,7 @@ use patra_core::tx::Lease;
 use patra_core::{Code, Fault, Level};
 use patra_spec::{Missing, Snapshot};
 
+use crate::gate::Lane;
 use crate::shape::{budget, narrowest, shape, stream};
 
 const MAX_ENTRIES: usize = 1_000;
@@ -23,12 +23,19 @@ const MAX_ENTRIES: usize = 1_000;
 #[derive(Debug)]
 pub(crate) struct Spec {
     pub(crate) pager: Pager,
-    pub(crate) rate: Rate,
+    pub(crate) lane: Lane,
+    /// Of the details, where there are some.
+    pub(crate) detail_lane: Option<Lane>,
     pub(crate) snapshot: Snapshot,
     generation: Arc<str>,
 }
 
 impl Spec {
+    /// The lane of a page, or of details.
+    pub(crate) fn lane(&self, details: bool) -> &Lane {
+        self.detail_lane.as_ref().filter(|_| details).unwrap_or(&self.lane)
+    }
+
     pub(crate) fn policy(&self, lease: &Lease) -> Policy {
         Policy {
             paging: self.snapshot.paging(),
@@ -52,6 +59,7 @@ impl Spec {
             max_duration: Duration::from_secs(u64::from(max_duration_secs)),
             page_depth: self.snapshot.limits.page_depth,
             page_range: self.snapshot.pagination.as_ref().and_then(|paging| paging.page_range),
+            error_ratio: self.snapshot.limits.error_ratio,
         }
     }
 
@@ -86,7 +94,9 @@ impl Prepared {
         let snapshot = Snapshot::from_body(&body)
             .map_err(|error| broken(Level::L4, format!("snapshot {hash} is unreadable: {error}")))?;
         let generation = snapshot.mapping_generation().into();
-        let spec = Arc::new(Spec { pager: Pager::new(&snapshot)?, rate: snapshot.rate(), snapshot, generation });
+        let (lane, detail_lane) =
+            (Lane::of(&snapshot), snapshot.two_phase.as_ref().map(|two_phase| Lane::of(&two_phase.detail)));
+        let spec = Arc::new(Spec { pager: Pager::new(&snapshot)?, lane, detail_lane, snapshot, generation });
         let mut specs = self.specs();
         if specs.len() >= MAX_ENTRIES {
             specs.clear();

@@ -118,7 +118,6 @@ impl Line<'_> {
             Err(refusal) => return look(None, None, Err(refusal)),
         };
         let authoriser = Arc::clone(self.pager.authoriser(&exchange));
-        self.pace.permit().await;
         let start = self.clock.steady();
         let sent = self.send(&authoriser, &exchange).await;
         let latency = self.clock.steady().since(start);
@@ -151,6 +150,7 @@ impl Line<'_> {
         if authoriser.kind().is_some() && authoriser.auth().required {
             return Err(missing(authoriser).into());
         }
+        self.pace.permit().await;
         let answer: Result<Response, transport::Error> =
             self.transport.send(authoriser.anonymous(&exchange.request)).await;
         Ok(Sent { answer, credential: None })

@@ -9,19 +9,20 @@ use tokio::sync::mpsc;
 
 use patra_connectors::Ask;
 use patra_core::bounds::Segment;
-use patra_core::gate::{Decision, Rate};
+use patra_core::gate::{Decision, Signal as Pace, Why};
 use patra_core::health::{Advice, Answer};
 use patra_core::params::{self, Params};
 use patra_core::port::Boxed;
 use patra_core::protocol::run::{Ended, Fetch, Got, Page, Refusal, Run, Want};
 use patra_core::protocol::token::Refused;
 use patra_core::rng::Rng;
-use patra_core::tx::{Done, Inventory, Lease};
+use patra_core::tx::{Done, Inventory, Lease, Tx};
 use patra_core::{CredentialId, Level, Ts, Window};
 
 use crate::crash;
-use crate::events::RunEvent;
-use crate::gate::Key;
+use crate::credentials::Pass;
+use crate::events::{self, RunEvent};
+use crate::gate::{Asker, Feedback, Lane, Token, comes_first};
 use crate::prepared::Spec;
 use crate::shared::{Shared, sleep_until};
 
@@ -36,7 +37,6 @@ pub(crate) enum Signal {
 /// Runs a leased task to its end.
 pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, rng: Rng, signals: mpsc::Receiver<Signal>) -> Ended {
     let mut runner = Runner {
-        key: (lease.provenance_code.clone(), lease.endpoint_name.clone()),
         partition: Inventory {
             provenance_code: lease.provenance_code.clone(),
             endpoint_name: lease.endpoint_name.clone(),
@@ -47,6 +47,8 @@ pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, rng: Rng, signals: mp
         machine: Run::new(lease, shared.options.run, rng),
         in_flight: FuturesUnordered::new(),
         spec: None,
+        token: None,
+        details: false,
         shared,
     };
     runner.drive(signals).await
@@ -55,15 +57,21 @@ pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, rng: Rng, signals: mp
 struct Runner {
     shared: Arc<Shared>,
     machine: Run,
-    key: Key,
     partition: Inventory,
     params: Arc<Params>,
     spec: Option<Arc<Spec>>,
+    /// What the next request leaves with. Given back when there is none.
+    token: Option<Token>,
+    /// The last permit was for details.
+    details: bool,
     in_flight: FuturesUnordered<Boxed<'static, Event>>,
 }
 
 enum Event {
     Got(Got),
+    Permitted(Result<Token, (Why, Ts)>, Advice),
+    /// What left at that time has been answered.
+    Fetched(Ts, Result<Box<Page>, Box<Refusal>>),
     Prepared(Result<Arc<Spec>, patra_core::Fault>),
 }
 
@@ -91,6 +99,16 @@ impl Runner {
                     self.tell(&got);
                     self.machine.on(now, got, &mut wants);
                 }
+                Some(Event::Permitted(permitted, advice)) => {
+                    let got = self.permitted(permitted, advice);
+                    self.machine.on(now, got, &mut wants);
+                }
+                Some(Event::Fetched(sent, result)) => {
+                    self.feed_back(sent, &result);
+                    let got = Got::Fetched(result);
+                    self.tell(&got);
+                    self.machine.on(now, got, &mut wants);
+                }
                 Some(Event::Prepared(spec)) => {
                     let policy =
                         spec.as_ref().map(|spec| Arc::new(spec.policy(self.machine.lease()))).map_err(Clone::clone);
@@ -108,9 +126,15 @@ impl Runner {
         while at < wants.len() {
             match wants[at].clone() {
                 Want::Tx(tx) => {
-                    let store = Arc::clone(&self.shared.ports.store);
+                    let shared = Arc::clone(&self.shared);
                     self.in_flight.push(Box::pin(async move {
-                        Event::Got(Got::Tx(crash::around("run", tx.name(), || store.execute(tx)).await))
+                        let (is_page, sent) = (matches!(tx, Tx::CommitBatch(_)), shared.ports.clock.steady());
+                        let answer = crash::around("run", tx.name(), || shared.ports.store.execute(tx)).await;
+                        if is_page {
+                            let now = shared.ports.clock.steady();
+                            shared.wards.on_commit(now, now.since(sent));
+                        }
+                        Event::Got(Got::Tx(answer))
                     }));
                 }
                 Want::Prepare { snapshot_hash } => {
@@ -119,15 +143,15 @@ impl Runner {
                         Event::Prepared(shared.prepared.get(&*shared.ports.store, &snapshot_hash).await)
                     }));
                 }
-                Want::Permit => {
+                Want::Permit { details } => {
                     if let Some(spec) = self.spec.clone() {
-                        let (decision, advice) = self.permit(&spec);
-                        self.machine.on(self.now(), Got::Permit(decision, advice), wants);
+                        self.ask_gate(spec, details, wants);
                     }
                 }
                 Want::CoolDown(wait) => {
                     if let Some(spec) = &self.spec {
-                        self.shared.gate.cool_down(&self.key, spec.rate, wait);
+                        let wish = Feedback { retry_after: Some(wait), ..Feedback::default() };
+                        self.shared.gate.feedback(spec.lane(self.details), self.now(), &wish);
                     }
                     RunEvent::Throttled { lease: self.machine.lease(), wait }.emit(&*self.shared.listener);
                 }
@@ -136,9 +160,12 @@ impl Runner {
                         let (shared, spec) = (Arc::clone(&self.shared), Arc::clone(spec));
                         let (window, params) = (self.window(&spec), self.params.clone());
                         let credential = self.machine.lease().credential;
+                        let (token, details) = (self.token.take(), self.details);
+                        let (first, sent) = (comes_first(&self.partition), self.now());
                         self.in_flight.push(Box::pin(async move {
-                            let read = || read(&shared, &spec, &fetch, window, &params, credential);
-                            Event::Got(Got::Fetched(crash::around("run", "Fetch", read).await))
+                            let leave = Leave { token, details, first, credential };
+                            let read = || read(&shared, &spec, &fetch, window, &params, leave);
+                            Event::Fetched(sent, crash::around("run", "Fetch", read).await)
                         }));
                     }
                 }
@@ -168,15 +195,59 @@ impl Runner {
     }
 
     /// The circuit first, then the gate at the rate that the far side bears now.
-    fn permit(&self, spec: &Spec) -> (Decision, Advice) {
+    fn ask_gate(&mut self, spec: Arc<Spec>, details: bool, wants: &mut Vec<Want>) {
+        self.details = details;
         let (thresholds, c_max) = (spec.snapshot.thresholds(), spec.snapshot.limits.concurrency);
         let (decision, advice) = self.shared.wards.permit(&self.partition, thresholds, c_max, self.now());
-        match decision {
-            Decision::Allow => {
-                let per_sec = spec.rate.per_sec * f64::from(advice.rate_percent) / 100.0;
-                (self.shared.gate.acquire(&self.key, Rate { per_sec, ..spec.rate }), advice)
+        if let Decision::WaitUntil(_) = decision {
+            return self.machine.on(self.now(), Got::Permit(decision, advice), wants);
+        }
+        let (gate, first) = (Arc::clone(&self.shared.gate), comes_first(&self.partition));
+        gate.used_by(spec.lane(details), &self.partition);
+        let deadline = self.shared.options.run.inline_wait;
+        self.in_flight.push(Box::pin(async move {
+            let asker = Asker { lane: spec.lane(details), first, percent: advice.rate_percent, deadline };
+            Event::Permitted(gate.acquire(asker).await, advice)
+        }));
+    }
+
+    fn permitted(&mut self, permitted: Result<Token, (Why, Ts)>, mut advice: Advice) -> Got {
+        match permitted {
+            Ok(token) => {
+                advice.rate.wait_total_ms = token.waited.as_millis() as u64;
+                advice.rate.permits_total = self.spec.as_ref().map_or(1, |spec| spec.lane(self.details).cost);
+                self.token = Some(token);
+                Got::Permit(Decision::Allow, advice)
             }
-            wait => (wait, advice),
+            Err((why, until)) => {
+                advice.rate.quota_soft_hits = u32::from(why == Why::QuotaSoft);
+                advice.rate.quota_hard_hits = u32::from(why == Why::QuotaHard);
+                Got::Permit(Decision::WaitUntil(until), advice)
+            }
+        }
+    }
+
+    /// Tells the gate what the answer says about the pace. A wish for silence is passed on by the run.
+    fn feed_back(&self, sent: Ts, result: &Result<Box<Page>, Box<Refusal>>) {
+        let Some(spec) = &self.spec else { return };
+        let (evidence, refused) = match result {
+            Ok(page) => (&page.evidence, false),
+            Err(refusal) => (&refusal.evidence, refusal.lowers_rate()),
+        };
+        let remaining = match &evidence.left {
+            Ok(left) => left.map(|left| Pace::Remaining {
+                remaining: left.remaining,
+                limit: left.limit,
+                resets_in: left.resets_in,
+            }),
+            Err(problem) => {
+                events::unreadable_pace(self.machine.lease(), problem);
+                None
+            }
+        };
+        if refused || remaining.is_some() {
+            let feedback = Feedback { refused, retry_after: None, remaining };
+            self.shared.gate.feedback(spec.lane(self.details), sent, &feedback);
         }
     }
 
@@ -224,6 +295,14 @@ impl Runner {
     }
 }
 
+/// What a request leaves with.
+struct Leave {
+    token: Option<Token>,
+    details: bool,
+    first: bool,
+    credential: Option<CredentialId>,
+}
+
 /// One page: render, send, decode. Decoding is off the I/O threads when the body is large.
 async fn read(
     shared: &Arc<Shared>,
@@ -231,7 +310,7 @@ async fn read(
     fetch: &Fetch,
     window: Option<Window>,
     params: &Params,
-    credential: Option<CredentialId>,
+    leave: Leave,
 ) -> Result<Box<Page>, Box<Refusal>> {
     /// Bodies up to this size are decoded in place: handing them over would cost more.
     const SMALL: usize = 64 << 10;
@@ -245,8 +324,13 @@ async fn read(
     let correlation = format!("ing-{}-{}", fetch.run, fetch.batch_no);
     exchange.request.headers.push(("X-Ingest-Correlation-Id".into(), correlation));
     exchange.keep(spec.snapshot.raw_keep.map(|keep| keep.0));
+    let (lane, Leave { token, details: _, first, credential }) = (spec.lane(leave.details), leave);
+    if let Some(token) = &token {
+        exchange.note_rate(rate_note(lane, token));
+    }
+    let permits = Arc::new(Pass::new(Arc::clone(&shared.gate), lane.clone(), first, token));
     let sent = clock.steady();
-    let answer = shared.send(spec, credential, &mut exchange).await;
+    let answer = shared.send(spec, credential, &mut exchange, permits).await;
     let (now, latency) = (clock.now(), clock.steady().since(sent));
     let answer = match answer {
         Ok(answer) => answer,
@@ -273,4 +357,29 @@ async fn read(
             evidence: patra_core::protocol::run::Evidence::default(),
         })),
     }
+}
+
+/// What the ledger keeps of a permit (ING-4.10-33).
+fn rate_note(lane: &Lane, token: &Token) -> serde_json::Map<String, serde_json::Value> {
+    let waited = token.waited.as_millis() as u64;
+    let decision = if waited == 0 { "ALLOW" } else { "WAIT" };
+    let mut rate = serde_json::json!({
+        "limitKey": &*lane.key, "permitCost": lane.cost, "waitMs": waited, "decision": decision,
+    });
+    let mut note = serde_json::Map::new();
+    if let Some(view) = &token.view {
+        rate["r"] = view.rate.into();
+        rate["burst"] = view.declared.burst.into();
+        if let Some(until) = view.cooldown_until {
+            rate["cooldownUntil"] = until.to_string().into();
+        }
+        if let Some(provider) = &view.provider {
+            let window = serde_json::json!({
+                "remaining": provider.remaining, "limit": provider.limit, "windowReset": provider.resets_at.to_string(),
+            });
+            note.insert("quota".into(), window);
+        }
+    }
+    note.insert("rate".into(), rate);
+    note
 }

@@ -60,6 +60,21 @@ pub(crate) fn budget(snapshot: &Snapshot) -> Budget {
     Budget { max_requests, max_duration_secs }
 }
 
+/// Records that one slice can read: no more pages than it may have, and no more requests than its budget, those for details
+/// included (ING-8.1-07).
+pub(crate) fn depth(snapshot: &Snapshot) -> u64 {
+    let page_size = u64::from(snapshot.paging().page_size.max(1));
+    let requests = u64::from(budget(snapshot).max_requests);
+    let affordable = match &snapshot.two_phase {
+        None => requests * page_size,
+        Some(_) => {
+            let group = u64::from(snapshot.batching.id_batch_size.max(1));
+            requests * page_size * group / (page_size + group)
+        }
+    };
+    affordable.min(page_size * u64::from(snapshot.limits.page_depth)).max(1)
+}
+
 /// The narrowest window that a slice is cut into: what the borders are aligned to, or the declared minimum.
 pub(crate) fn narrowest(snapshot: &Snapshot) -> Duration {
     let aligned = snapshot.window.align.map(Align::unit).unwrap_or(Duration::from_secs(1));

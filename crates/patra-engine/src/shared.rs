@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use patra_core::port::{Clock, Store, Transport};
+use patra_core::tx::Inventory;
 use patra_core::{Ts, protocol};
 
 use crate::credentials::{CredentialOptions, Credentials};
@@ -45,6 +46,8 @@ pub struct Options {
     pub alone: bool,
     /// How long batches and cursor events stay in the ledger; `None`: for ever.
     pub retention: Option<Duration>,
+    /// Pages that take longer to be stored, on average, mean that the store is under pressure (ING-5.7-03).
+    pub slow_commit: Duration,
     /// How long in-flight work may take to finish when asked to stop.
     pub grace: Duration,
     /// What credentials are opened and requests signed with.
@@ -63,6 +66,7 @@ impl Options {
             seed: 0,
             alone: false,
             retention: Some(Duration::from_secs(90 * 24 * 3_600)),
+            slow_commit: Duration::from_millis(200),
             grace: Duration::from_secs(30),
             credentials: CredentialOptions::default(),
         }
@@ -87,10 +91,32 @@ pub(crate) struct Shared {
     pub(crate) executor_nudge: tokio::sync::Notify,
 }
 
+impl Shared {
+    /// How many tasks partitions may have at most, where that is fewer than they declare: none at all while nothing of theirs
+    /// may leave.
+    pub(crate) fn caps(&self, now: Ts) -> Vec<(Inventory, u32)> {
+        let (mut caps, closed) = (self.wards.caps(now), self.gate.closed(now));
+        caps.retain(|(who, _)| !closed.contains(who));
+        caps.extend(closed.into_iter().map(|who| (who, 0)));
+        caps
+    }
+}
+
 /// Sleeps until `at`; for ever at `Ts::MAX`.
 pub(crate) async fn sleep_until(now: Ts, at: Ts) {
     if at == Ts::MAX {
         return std::future::pending().await;
     }
     tokio::time::sleep(at.since(now)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // covers: ING-13.5-01, ING-14.11-01
+    #[test]
+    fn the_ledger_keeps_ninety_days_unless_told_otherwise() {
+        assert_eq!(Options::new("me").retention, Some(Duration::from_secs(90 * 86_400)));
+    }
 }

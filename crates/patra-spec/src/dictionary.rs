@@ -12,7 +12,7 @@ use patra_core::{Code, Level, cursor};
 use crate::expr::NullPolicy;
 use crate::words::{
     AuthLocation, AuthType, ClientAuth, FieldType, Format, Grant, Kind, Method, Missing, OnError, OnMaxPage,
-    OutOfRange, PagingType, ParamLocation, Role, Word,
+    OutOfRange, PagingType, ParamLocation, RateScope, Role, Word,
 };
 
 /// What the databases know beside the enumerations; a test holds it against their constraints.
@@ -29,6 +29,7 @@ pub fn dictionary() -> Vec<DictType> {
         codes("ing_namespace_scope", "whose progress a cursor is", scopes.map(cursor::Scope::as_str)),
         codes("ing_direction", "direction of a cursor", Direction::ALL.iter().map(|word| word.as_str())),
         words::<PagingType>("pagination_type", "how an endpoint pages"),
+        words::<RateScope>("rate_scope", "what a rate holds for"),
         words::<OnMaxPage>("on_max_page", "what happens at the last page allowed"),
         words::<AuthType>("auth_type", "how we prove who we are"),
         words::<AuthLocation>("auth_location", "where a credential goes"),

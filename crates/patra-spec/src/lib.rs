@@ -48,6 +48,6 @@ pub use snapshot::Snapshot;
 pub use timeform::TimeFormat;
 pub use words::{
     AuthLocation, AuthType, ClientAuth, FieldType, Format, Grant, Kind, Method, Missing, OnError, OnMaxPage,
-    OutOfRange, PagingType, ParamLocation, Role,
+    OutOfRange, PagingType, ParamLocation, RateScope, Role,
 };
 pub use yaml::MAX_BYTES as MAX_MANIFEST_BYTES;

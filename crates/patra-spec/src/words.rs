@@ -117,6 +117,17 @@ words! {
 }
 
 words! {
+    /// What a rate holds for (C-31).
+    RateScope {
+        #[default]
+        Endpoint = "ENDPOINT",
+        Source = "SOURCE",
+        Credential = "CREDENTIAL",
+        Host = "HOST",
+    }
+}
+
+words! {
     /// What a record is.
     Kind {
         #[default]

@@ -610,6 +610,15 @@ CREATE TABLE ing_raw (
 );
 CREATE INDEX idx_raw_expires ON ing_raw (expires_at);
 
+-- What is known of each key of the rate gate.
+CREATE TABLE ing_gate (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  rate_key text COLLATE "C" NOT NULL,
+  state text NOT NULL CHECK (json_typeof(state::json) = 'object'),
+  updated_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_gate_key ON ing_gate (rate_key);
+
 -- Rows that have left the ledger. `row_id`, `body` and `created_at` are the row's own.
 CREATE TABLE ing_archive (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -10,6 +10,7 @@ mod credential;
 mod cursor;
 mod dictionary;
 mod fan;
+mod gate;
 mod hold;
 mod key;
 mod ledger;
@@ -55,6 +56,7 @@ pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
         Tx::EndRun(op) => Done::EndRun(run::end(session, &op).await?),
         Tx::RecordAdvance(op) => Done::RecordAdvance(cursor::record_advance(session, op).await?),
         Tx::AdvanceCursor(op) => Done::AdvanceCursor(cursor::advance(session, &op).await?),
+        Tx::AskGate(op) => Done::AskGate(gate::ask(session, &op).await?),
         Tx::Sweep(op) => Done::Sweep(task::sweep(session, op).await?),
         Tx::Hold(op) => Done::Hold(hold::set(session, &op).await?),
         Tx::Release(op) => Done::Release(hold::release(session, &op).await?),
@@ -86,6 +88,7 @@ pub(crate) fn statements() -> Vec<&'static str> {
         dictionary::STATEMENTS,
         trigger::STATEMENTS,
         fan::STATEMENTS,
+        gate::STATEMENTS,
         plan::STATEMENTS,
         claim::STATEMENTS,
         hold::STATEMENTS,

@@ -7,6 +7,7 @@ mod error;
 mod exec;
 mod json;
 mod migrate;
+mod news;
 mod object;
 mod open;
 mod pool;
@@ -31,6 +32,7 @@ use patra_core::{PlanId, RunId};
 
 pub use open::OpenError;
 
+use crate::news::News;
 use crate::pool::{Access, Pool};
 
 /// For a server that stops answering; a migration of a large table has to fit in.
@@ -103,6 +105,7 @@ pub struct PostgresStore {
     heartbeats: Pool,
     /// The query side (ING-3.7-01): whoever is given only that cannot write, whatever it sends.
     readers: Pool,
+    news: News,
 }
 
 impl PostgresStore {
@@ -116,7 +119,7 @@ impl PostgresStore {
         let migrated =
             tokio::time::timeout(MIGRATION_DEADLINE, migrate::migrate(&mut client, options.schema.as_deref()));
         migrated.await.unwrap_or_else(|_| Err(OpenError::Failed("the migrations did not end in time".to_owned())))?;
-        Ok(PostgresStore { pool, heartbeats, readers })
+        Ok(PostgresStore { pool, heartbeats, readers, news: News::new(&config, &options) })
     }
 }
 
@@ -124,6 +127,10 @@ impl Commands for PostgresStore {
     fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>> {
         let pool = if matches!(tx, Tx::Renew(_)) { &self.heartbeats } else { &self.pool };
         Box::pin(pool.run(move |session| Box::pin(exec::execute(session, tx))))
+    }
+
+    fn gate_news(&self) -> Boxed<'_, String> {
+        Box::pin(self.news.next())
     }
 }
 

@@ -598,6 +598,15 @@ CREATE TABLE ing_raw (
 );
 CREATE INDEX idx_raw_expires ON ing_raw (expires_at);
 
+-- What is known of each key of the rate gate.
+CREATE TABLE ing_gate (
+  id INTEGER PRIMARY KEY,
+  rate_key TEXT NOT NULL,
+  state TEXT NOT NULL CHECK (json_type(state) = 'object'),
+  updated_at INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX uk_gate_key ON ing_gate (rate_key);
+
 -- What has left the ledger: the whole row in `body`, and where it belongs beside it.
 CREATE TABLE ing_archive (
   id INTEGER PRIMARY KEY,

@@ -10,6 +10,7 @@ mod credential;
 mod cursor;
 mod dictionary;
 mod fan;
+mod gate;
 mod hold;
 mod key;
 mod ledger;
@@ -43,6 +44,7 @@ pub(crate) const STATEMENTS: &[&[&str]] = &[
     cursor::STATEMENTS,
     dictionary::STATEMENTS,
     fan::STATEMENTS,
+    gate::STATEMENTS,
     hold::STATEMENTS,
     key::STATEMENTS,
     ledger::STATEMENTS,
@@ -59,6 +61,24 @@ pub(crate) const STATEMENTS: &[&[&str]] = &[
     task::STATEMENTS,
     trigger::STATEMENTS,
 ];
+
+/// What an executor does from the claim to the cursor.
+#[cfg(test)]
+pub(crate) const EXECUTOR: &[&[&str]] = &[
+    batch::STATEMENTS,
+    candidate::STATEMENTS,
+    claim::STATEMENTS,
+    cover::STATEMENTS,
+    cursor::STATEMENTS,
+    ledger::STATEMENTS,
+    run::STATEMENTS,
+    split::STATEMENTS,
+];
+
+/// What a planner does from the trigger to the tasks.
+#[cfg(test)]
+pub(crate) const PLANNER: &[&[&str]] =
+    &[cover::STATEMENTS, fan::STATEMENTS, plan::STATEMENTS, segment::STATEMENTS, trigger::STATEMENTS];
 
 pub(crate) fn execute(db: &Connection, tx: &Tx, now: Ts) -> Result<Done> {
     Ok(match tx {
@@ -81,6 +101,7 @@ pub(crate) fn execute(db: &Connection, tx: &Tx, now: Ts) -> Result<Done> {
         Tx::EndRun(op) => Done::EndRun(run::end(db, op, now)?),
         Tx::RecordAdvance(op) => Done::RecordAdvance(cursor::record_advance(db, *op, now)?),
         Tx::AdvanceCursor(op) => Done::AdvanceCursor(cursor::advance(db, op, now)?),
+        Tx::AskGate(op) => Done::AskGate(gate::ask(db, op, now)?),
         Tx::Sweep(op) => Done::Sweep(task::sweep(db, *op, now)?),
         Tx::Hold(op) => Done::Hold(hold::set(db, op, now)?),
         Tx::Release(op) => Done::Release(hold::release(db, op, now)?),

@@ -1,6 +1,9 @@
 //! What must hold of the SQL itself: every statement fits the schema, the hot ones use their index, and the schema
 //! knows every word of the core.
 
+mod boards;
+mod reach;
+
 use std::fmt::Display;
 
 use patra_core::port::query::{Filter, View};
@@ -84,6 +87,7 @@ fn plan(db: &Connection, statement: &str) -> String {
     lines.join("\n")
 }
 
+// covers: ING-13.3-01, ING-7.11-01
 #[test]
 fn the_hot_statements_use_their_indexes_and_sort_nothing() {
     let db = migrated();
@@ -147,6 +151,7 @@ fn the_hot_statements_use_their_indexes_and_sort_nothing() {
     );
 }
 
+// covers: ING-13.3-01
 #[test]
 fn no_statement_reads_a_whole_table_that_grows() {
     let db = migrated();

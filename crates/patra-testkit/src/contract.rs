@@ -35,6 +35,7 @@ mod end;
 mod fair;
 mod fan;
 pub mod fixture;
+mod gate;
 pub mod make;
 mod plan;
 mod query;
@@ -44,6 +45,7 @@ mod redrive;
 mod refresh;
 mod registry;
 mod retention;
+mod rows;
 mod run;
 mod schedule;
 mod segment;
@@ -130,6 +132,7 @@ macro_rules! cases {
 cases! {
     candidate {
         a_detail_is_wanted_once_per_version,
+        a_detail_that_is_not_newer_replaces_nothing,
         a_bad_id_is_left_alone_for_longer_each_time,
         a_split_puts_narrower_slices_in_the_place_of_one,
         a_split_under_a_lost_lease_changes_nothing,
@@ -241,6 +244,7 @@ cases! {
         a_token_is_read_once_per_run,
         a_page_needs_a_running_run_under_its_lease,
         a_page_is_progress,
+        a_page_of_more_rows_than_a_statement_takes_is_stored_whole,
         an_item_is_known_by_project_source_scope_and_key,
     }
     cursor {
@@ -339,6 +343,12 @@ cases! {
         a_segment_is_driven_again_in_its_place,
         a_segment_behind_the_value_holds_nothing_up,
     }
+    gate {
+        slots_are_handed_out_once_and_survive,
+        many_askers_at_once_never_share_a_slot,
+        quotas_and_silence_last,
+        keys_have_nothing_to_do_with_each_other,
+    }
     retention {
         old_pages_of_ended_tasks_leave_the_ledger_with_their_lineage,
         an_archive_stops_at_its_limit_and_goes_on_the_next_time,
@@ -350,6 +360,12 @@ cases! {
         a_trigger_is_told_in_the_words_of_schedulers_too,
         an_export_is_on_record,
         archived_pages_are_no_place_to_resume_from,
+    }
+    rows {
+        a_trigger_is_on_record_with_all_that_was_asked_before_anything_is_read,
+        plan_slices_and_tasks_hold_what_the_planner_froze,
+        a_run_repeats_source_and_window_and_keeps_its_numbers_and_its_error,
+        a_batch_says_where_it_stood_and_where_it_leads_in_the_words_of_its_paging,
     }
     schedule {
         an_endpoint_has_a_schedule_per_operation_and_reason,

@@ -3,7 +3,9 @@
 
 pub mod clock;
 pub mod contract;
+pub mod gate;
 pub mod memory;
+pub mod schema;
 pub mod sim;
 
 pub use clock::ManualClock;

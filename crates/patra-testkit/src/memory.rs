@@ -11,6 +11,7 @@ mod cursor;
 mod due;
 mod evidence;
 mod fan;
+mod gate;
 mod json;
 mod plan;
 mod progress;
@@ -33,9 +34,9 @@ use patra_core::{HoldId, InstanceId, RunId, SliceId, TaskId, Ts};
 
 pub use due::Due;
 pub use rows::{
-    ArchiveRow, Batch, CandidateRow, Cursor, Endpoint, Event, EventLineage, ExportRow, HoldRow, Instance, Item,
-    ItemStream, KeyRow, Origin, Plan, Provenance, Quarantined, RawRow, Run, ScheduleRow, SignalKey, SignalRow, Slice,
-    Task,
+    ArchiveRow, Batch, CandidateRow, Cursor, Endpoint, Event, EventLineage, ExportRow, GateRow, HoldRow, Instance,
+    Item, ItemStream, KeyRow, Origin, Plan, Provenance, Quarantined, RawRow, Run, ScheduleRow, SignalKey, SignalRow,
+    Slice, Task,
 };
 pub use rows::{CredentialRow, CredentialState};
 pub use shared::SharedMem;
@@ -69,6 +70,7 @@ pub struct MemStore {
     pub credentials: Vec<CredentialRow>,
     pub credential_states: Vec<CredentialState>,
     pub holds: BTreeMap<HoldId, HoldRow>,
+    pub gates: Vec<GateRow>,
     pub signals: BTreeMap<i64, SignalRow>,
     pub raw: BTreeMap<(RunId, u32), RawRow>,
     pub archive: Vec<ArchiveRow>,
@@ -150,6 +152,7 @@ impl MemStore {
             Tx::EndRun(op) => Done::EndRun(self.end_run(now, op)?),
             Tx::RecordAdvance(op) => Done::RecordAdvance(self.record_advance(now, *op)?),
             Tx::AdvanceCursor(op) => Done::AdvanceCursor(self.advance_cursor(now, op)?),
+            Tx::AskGate(op) => Done::AskGate(self.ask_gate(now, op)),
             Tx::Sweep(op) => Done::Sweep(self.sweep(now, *op)),
             Tx::Hold(op) => Done::Hold(self.hold(now, op)?),
             Tx::Release(op) => Done::Release(self.release(now, op)),

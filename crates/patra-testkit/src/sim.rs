@@ -4,16 +4,21 @@
 //!
 //! One seed is one schedule, bit for bit. A failure names its seed and the command that replays it.
 
+mod ask;
 mod check;
+mod control;
 mod drive;
 mod event;
 mod far;
 mod mutant;
+mod pace;
 mod partition;
 mod process;
 mod profile;
 mod scene;
+mod shape;
 mod store;
+mod update;
 mod world;
 
 use std::fmt;

@@ -95,3 +95,20 @@ fn a_code_that_the_manifest_calls_passing_is_tried_again() {
     assert_eq!(refusal("BUSY").fault.level, Level::L1);
     assert_eq!(refusal("BROKEN").fault.level, Level::L2);
 }
+
+// covers: ING-12.2-05, ING-DOD-15
+#[test]
+fn a_request_that_is_called_wrong_says_what_was_answered_and_which_parameter_it_is_about() {
+    let endpoint = "query: { offset: \"${ page.offset }\", rows: \"${ page.size }\" }\npagination: { type: offset, page_size: 2 }\nresponse: { items_path: $.items, id_path: $.id, updated_at_path: $.at }";
+    let refused = |status, body: &str| {
+        let response = patra_core::port::transport::Response { status, ..answer(&[], body) };
+        read_at(&pager(endpoint), &Position::Offset(20), response).unwrap_err()
+    };
+    let refusal = refused(422, r#"{"error":"offset beyond 10","mail":"ann@example.org"}"#);
+    assert_eq!((refusal.fault.code, refusal.fault.level), (Code::PlatformError, Level::L2));
+    let (told, about) = refusal.fault.message.split_once("; ").unwrap();
+    assert!(told.starts_with(r#"the far side answered 422: {"error":"offset beyond 10","mail":"<email:"#), "{told}");
+    assert_eq!(about, "it names the parameter `offset`, which was `20`");
+    assert_eq!(refused(404, "").fault.message, "the far side answered 404");
+    assert_eq!(refused(500, "offset").fault.message, "the far side answered 500", "that is not about the request");
+}

@@ -3,7 +3,7 @@
 use patra_core::paging::Position;
 use patra_core::{Code, Level};
 
-use super::{answer, ask, pager, read_at, request};
+use super::{answer, ask, pager, read_at, request, window};
 
 const ITEMS: &str = r#"{"items":[{"id":1,"at":5},{"id":2,"at":5}],"next":"page2?c=1","count":"7"}"#;
 const RESPONSE: &str = "items_path: $.items, id_path: $.id, updated_at_path: $.at";
@@ -94,6 +94,34 @@ fn a_token_may_be_sent_in_a_header() {
     assert_eq!(sent.headers, [("X-Cursor".to_owned(), "a b".to_owned())]);
     let broken = pager.request(&ask(&Position::Token(Some("a\r\nX-Evil: 1".into())))).unwrap_err();
     assert_eq!(broken.fault.code, Code::InvalidInput);
+}
+
+// covers: ING-5.4-06
+#[test]
+fn a_request_is_the_frozen_template_with_the_place_and_the_window_at_hand() {
+    let sent = |paging: &str, query: &str, position: Position| {
+        let endpoint = format!(
+            "window: {{ supports_updated_since: true, watermark_key: updated_at, initial: 2020-01-01 }}\nquery: {{ {query}, from: \"${{ window.from | epoch }}\" }}\npagination: {{ {paging} }}\nresponse: {{ {RESPONSE} }}"
+        );
+        let url = request(&pager(&endpoint), &position).url;
+        let query = url.strip_prefix("https://api.example.org/v1/list?").unwrap_or_else(|| panic!("{url}"));
+        let mut pairs: Vec<_> = query.split('&').map(str::to_owned).collect();
+        let window = format!("from={}", window().from.micros() / 1_000_000);
+        assert!(pairs.contains(&window), "{url} without {window}");
+        pairs.retain(|pair| *pair != window);
+        pairs.sort();
+        pairs.join(" ")
+    };
+    let offset = ("type: offset, page_size: 2", "start: \"${ page.offset }\", rows: \"${ page.size }\"");
+    assert_eq!(sent(offset.0, offset.1, Position::Offset(40)), "rows=2 start=40");
+    let number = ("type: page, base: 1, page_size: 2", "p: \"${ page.no }\"");
+    assert_eq!(sent(number.0, number.1, Position::Page(3)), "p=3");
+    let token = ("type: token, next_token_path: $.next", "c: \"${ page.token }\", all: \"1\"");
+    assert_eq!(sent(token.0, token.1, Position::Token(None)), "all=1", "no token on the first page");
+    assert_eq!(sent(token.0, token.1, Position::Token(Some("a+b".into()))), "all=1 c=a%2Bb");
+    let url = format!("pagination: {{ type: url, next_url_path: $.next }}\nresponse: {{ {RESPONSE} }}");
+    let next = "https://api.example.org/v1/page2?c=1";
+    assert_eq!(request(&pager(&url), &Position::Url(Some(next.into()))).url, next);
 }
 
 // covers: ING-4.2-09

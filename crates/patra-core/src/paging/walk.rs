@@ -91,6 +91,16 @@ impl Walk {
         }
     }
 
+    /// Behind what an earlier run read, with the total that it was told last.
+    pub fn resumed(total: Option<u64>) -> Walk {
+        Walk { total, ..Walk::new(false) }
+    }
+
+    /// The total that the last page told.
+    pub fn total(&self) -> Option<u64> {
+        self.total
+    }
+
     /// Whether pages are being read a second time.
     pub fn is_restarted(&self) -> bool {
         self.restarts > 0

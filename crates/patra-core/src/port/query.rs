@@ -321,6 +321,7 @@ views! {
     Candidates "candidates" "ing_candidate" [id: Int, project_key: Text, provenance_code: Text, endpoint_name: Text, candidate_id: Text, version: Text, status_code: Text, reason: Text, tries: Int, expires_at: Time, updated_at: Time],
     Signals "signals" "ing_signal" [id: Int, project_key: Text, provenance_code: Text, endpoint_name: Text, item_key: Text, origin_code: Text, reason: Text, created_by: Text, status_code: Text, tries: Int, last_error: Text, created_at: Time, updated_at: Time],
     Holds "holds" "ing_hold" [id: Int, kind_code: Text, subject: Text, provenance_code: Text, endpoint_name: Text, operation_code: Text, credential_id: Int, plan_id: Int, slice_id: Int, task_id: Int, reason: Text, created_by: Text, created_at: Time, released_by: Text, released_at: Time],
+    Gates "gates" "ing_gate" [id: Int, rate_key: Text, state: Json, updated_at: Time],
     Archive "archive" "ing_archive" [id: Int, kind_code: Text, row_id: Int, plan_id: Int, task_id: Int, run_id: Int, batch_no: Int, body: Json, created_at: Time, archived_at: Time],
     Exports "exports" "ing_export" [id: Int, run_id: Int, batch_no: Int, created_by: Text, reason: Text, package_hash: Text, created_at: Time, expires_at: Time],
     Keys "keys" "api_key" [id: Int, prefix: Text, name: Text, scope: Text, created_at: Time, revoked_at: Time],

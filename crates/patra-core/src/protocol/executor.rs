@@ -52,6 +52,8 @@ pub struct Executor {
     /// Claims so far that leased something.
     turns: u32,
     caps: Vec<(Inventory, u32)>,
+    /// Of the capacity, in percent.
+    share: u32,
     next_claim: Ts,
     next_renew: Ts,
 }
@@ -75,6 +77,7 @@ impl Executor {
             draining: false,
             turns: 0,
             caps: Vec::new(),
+            share: 100,
             next_claim: now,
             next_renew: Ts::MAX,
         }
@@ -83,7 +86,7 @@ impl Executor {
     /// Everything that is due now.
     pub fn poll(&mut self, now: Ts, wants: &mut Vec<Want>) {
         self.drop_expired(now, wants);
-        let free = self.options.capacity.saturating_sub(self.held.len() as u32);
+        let free = self.capacity().saturating_sub(self.held.len() as u32);
         if !self.draining && !self.claiming && free > 0 && now >= self.next_claim {
             self.claiming = true;
             let (owner, lease) = (self.options.owner.clone(), self.options.lease);
@@ -171,6 +174,17 @@ impl Executor {
         self.caps = caps;
     }
 
+    /// The store is under pressure: this process holds no more than so many percent of its capacity (ING-5.2-08).
+    pub fn set_share(&mut self, percent: u32) {
+        self.share = percent;
+    }
+
+    /// Never none at all: who does nothing would not notice that the pressure is gone.
+    fn capacity(&self) -> u32 {
+        let share = u64::from(self.options.capacity) * u64::from(self.share.min(100)) / 100;
+        (share as u32).max(self.options.capacity.min(1))
+    }
+
     /// Claim no more.
     pub fn drain(&mut self) {
         self.draining = true;
@@ -182,7 +196,7 @@ impl Executor {
 
     /// When `poll` has something to do next, as far as is known now.
     pub fn wake_at(&self) -> Ts {
-        let free = self.held.len() < self.options.capacity as usize;
+        let free = self.held.len() < self.capacity() as usize;
         let claim = if self.draining || self.claiming || !free { Ts::MAX } else { self.next_claim };
         let renew = if self.renewing || self.held.is_empty() { Ts::MAX } else { self.next_renew };
         let expiry = self.held.values().map(|held| held.until).min().unwrap_or(Ts::MAX);

@@ -37,14 +37,14 @@ use crate::rng::Rng;
 use crate::state::TaskStatus;
 use crate::time::Ts;
 use crate::tx::{
-    Cause, CommitBatch, Done, EndRun, Failure, Lease, LeaseRef, RecordAdvance, RunEnd, RunStarted, RunStats, StartRun,
-    Tx, TxError,
+    Cause, CommitBatch, Done, EndRun, Failure, Lease, LeaseRef, RecordAdvance, Resume, RunEnd, RunStarted, RunStats,
+    StartRun, Tx, TxError,
 };
 use crate::window::Window;
 
 pub use details::Details;
 pub use order::Order;
-pub use page::{Evidence, Page, Refusal};
+pub use page::{Evidence, Left, Page, Refusal};
 pub use reader::Fetch;
 use reader::Reader;
 pub use split::{Limits, Split};
@@ -92,8 +92,10 @@ pub enum Want {
     Prepare {
         snapshot_hash: String,
     },
-    /// Ask the gate.
-    Permit,
+    /// Ask the gate, for a page or for details.
+    Permit {
+        details: bool,
+    },
     /// Tell the gate that the far side wants silence.
     CoolDown(Duration),
     Fetch(Fetch),
@@ -175,7 +177,7 @@ pub struct Run {
 #[derive(Debug)]
 enum Stage {
     Starting,
-    Preparing { resume: Option<Option<paging::Position>> },
+    Preparing { resume: Option<Resume> },
     Paging(Arc<Policy>),
     Ending(Arc<EndRun>),
     Advancing(Advance, Outcome),
@@ -243,7 +245,7 @@ impl Run {
         }
         if matches!(self.stage, Stage::Paging(_)) && self.verdict.is_none() {
             if self.reader.wakes(now) {
-                wants.push(Want::Permit);
+                wants.push(self.reader.permit());
             }
             self.screen_again(now, wants);
         }
@@ -287,7 +289,7 @@ impl Run {
         match (&mut self.stage, answer) {
             (Stage::Starting, Ok(Done::StartRun(RunStarted::Go { run, snapshot_hash, resume, .. }))) => {
                 self.run = Some(run);
-                self.stage = Stage::Preparing { resume: resume.map(|resume| resume.next) };
+                self.stage = Stage::Preparing { resume };
                 wants.push(Want::Prepare { snapshot_hash });
             }
             (Stage::Starting, Ok(Done::StartRun(RunStarted::Cancelled))) => self.finish(Outcome::Cancelled, wants),
@@ -349,9 +351,11 @@ impl Run {
                     None => {
                         self.reader.begin(self.first(&policy), self.bounds.pages.is_none_or(|pages| pages.from == 0));
                     }
-                    Some(Some(next)) => self.reader.begin(next, false),
+                    Some(Resume { next: Some(next), total, .. }) => self.reader.resume(next, total),
                     // The slice was read to its end before: only the closing is missing.
-                    Some(None) => self.verdict = Some(Verdict { end: RunEnd::Succeeded, failure: None }),
+                    Some(Resume { next: None, .. }) => {
+                        self.verdict = Some(Verdict { end: RunEnd::Succeeded, failure: None });
+                    }
                 }
                 self.stage = Stage::Paging(policy);
             }
@@ -407,7 +411,7 @@ impl Run {
         match &self.verdict {
             None if self.reader.wants_ids() && uncommitted == 0 => self.ask_for_ids(wants),
             None if self.reader.wants_ids() => {}
-            None if uncommitted <= self.options.lookahead && self.reader.may_ask() => wants.push(Want::Permit),
+            None if uncommitted <= self.options.lookahead && self.reader.may_ask() => wants.push(self.reader.permit()),
             Some(_) if uncommitted == 0 => self.close(wants),
             _ => {}
         }

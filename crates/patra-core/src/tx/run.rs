@@ -44,6 +44,8 @@ pub struct Resume {
     pub batch_no: u32,
     /// Where to go on; `None` when that batch was the last of the slice.
     pub next: Option<Position>,
+    /// That batch's [`BatchStats::total`].
+    pub total: Option<u64>,
 }
 
 /// Commits one page: ledger row, records, quarantine, in one transaction.
@@ -130,6 +132,40 @@ pub struct BatchStats {
     pub late: u32,
     #[serde(default, skip_serializing_if = "SelfHealing::is_none")]
     pub self_healing: SelfHealing,
+    #[serde(default, skip_serializing_if = "RateStats::is_none")]
+    pub rate: RateStats,
+    /// How many records of the slice there are, as the far side told, where pages are numbered: if there are fewer when a
+    /// later run goes on, records have moved past the place where it does (G-23).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+}
+
+/// What the gate had to do with it (ING-4.10-34, C-53).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RateStats {
+    pub permits_total: u32,
+    pub wait_total_ms: u64,
+    pub retry_after_hits: u32,
+    /// Answers on which the rate was to be lowered.
+    pub demote_events: u32,
+    pub quota_soft_hits: u32,
+    pub quota_hard_hits: u32,
+}
+
+impl RateStats {
+    pub fn add(&mut self, other: &RateStats) {
+        self.permits_total = self.permits_total.saturating_add(other.permits_total);
+        self.wait_total_ms = self.wait_total_ms.saturating_add(other.wait_total_ms);
+        self.retry_after_hits = self.retry_after_hits.saturating_add(other.retry_after_hits);
+        self.demote_events = self.demote_events.saturating_add(other.demote_events);
+        self.quota_soft_hits = self.quota_soft_hits.saturating_add(other.quota_soft_hits);
+        self.quota_hard_hits = self.quota_hard_hits.saturating_add(other.quota_hard_hits);
+    }
+
+    fn is_none(&self) -> bool {
+        *self == RateStats::default()
+    }
 }
 
 /// What was done about a far side in trouble while this batch was read (ING-12.2).
@@ -279,6 +315,8 @@ pub struct RunStats {
     pub circuit_open: bool,
     #[serde(default, skip_serializing_if = "SelfHealing::is_none")]
     pub self_healing: SelfHealing,
+    #[serde(default, skip_serializing_if = "RateStats::is_none")]
+    pub rate: RateStats,
     /// What else is worth a word, such as why the window was cut.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub remarks: String,

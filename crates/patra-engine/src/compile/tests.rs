@@ -1,3 +1,6 @@
+mod budget;
+mod operations;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -321,7 +324,7 @@ async fn params_that_are_unknown_missing_or_unfit_are_refused_by_name() {
     assert_eq!(shown(&fan(&store, &given(&[("key", "k")])).await), ["k/1"]);
 }
 
-// covers: ING-3.3-03, ING-3.3-04, ING-3.3-05, ING-3.6-02, ING-4.8-04
+// covers: ING-3.3-03, ING-3.3-04, ING-3.3-05, ING-3.6-02, ING-4.8-04, ING-8.1-07
 #[tokio::test]
 async fn overrides_are_the_last_layer_and_the_plan_says_so() {
     let store = store("").await;

@@ -1,36 +1,55 @@
 //! How the engine's parts use credentials.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use patra_connectors::Exchange;
-use patra_core::CredentialId;
-use patra_core::gate::{Decision, Rate};
+use patra_core::gate::Decision;
 use patra_core::port::Boxed;
 use patra_core::port::transport::{self, Response};
 use patra_core::protocol::token::Refused;
+use patra_core::{CredentialId, Ts};
 
-use super::{Errand, Permits};
-use crate::gate::{Gate, Key};
+use super::{Errand, LONGEST_WAIT, Permits};
+use crate::gate::{Asker, Gate, Lane, Token};
 use crate::prepared::Spec;
 use crate::shared::Shared;
 
-/// Further requests of an exchange pass the gate under the key of their endpoint.
+/// The requests of an exchange pass the gate in the lane of their endpoint.
 #[derive(Debug)]
 pub(crate) struct Pass {
     gate: Arc<Gate>,
-    key: Key,
-    rate: Rate,
+    lane: Lane,
+    first: bool,
+    /// What the run has got for the first of them.
+    token: Mutex<Option<Token>>,
 }
 
 impl Pass {
-    pub(crate) fn new(gate: Arc<Gate>, key: Key, rate: Rate) -> Pass {
-        Pass { gate, key, rate }
+    pub(crate) fn new(gate: Arc<Gate>, lane: Lane, first: bool, token: Option<Token>) -> Pass {
+        Pass { gate, lane, first, token: Mutex::new(token) }
     }
 }
 
 impl Permits for Pass {
     fn acquire(&self) -> Boxed<'_, Decision> {
-        Box::pin(async { self.gate.acquire(&self.key, self.rate) })
+        let token = self.token.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Box::pin(async {
+            // One that has come too late is worth nothing: the request needs another.
+            if token.is_some_and(Token::spend) {
+                return Decision::Allow;
+            }
+            let asker = Asker { lane: &self.lane, first: self.first, percent: 100, deadline: LONGEST_WAIT };
+            match self.gate.acquire(asker).await {
+                Ok(token) => {
+                    if token.spend() {
+                        Decision::Allow
+                    } else {
+                        Decision::WaitUntil(Ts::MIN)
+                    }
+                }
+                Err((_, until)) => Decision::WaitUntil(until),
+            }
+        })
     }
 }
 
@@ -41,11 +60,9 @@ impl Shared {
         spec: &Spec,
         pinned: Option<CredentialId>,
         exchange: &mut Exchange,
+        permits: Arc<dyn Permits>,
     ) -> Result<Result<Response, transport::Error>, Refused> {
         let authoriser = Arc::clone(spec.pager.authoriser(exchange));
-        let (provenance, endpoint) = (&spec.snapshot.provenance_code, &spec.snapshot.endpoint_code);
-        let key = (provenance.clone(), endpoint.clone());
-        let permits = Arc::new(Pass::new(Arc::clone(&self.gate), key, spec.rate));
         let errand = Errand { authoriser, pinned, request: exchange.request.clone(), permits };
         let sent = self.credentials.send(&errand).await?;
         if let Some(id) = sent.credential {

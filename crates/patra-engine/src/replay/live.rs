@@ -2,24 +2,19 @@
 //! renewed by a replay: that would be a write, and production does it anyway.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use patra_connectors::{Exchange, Pager};
-use patra_core::Ts;
-use patra_core::gate::Decision;
+use patra_core::Code;
 use patra_core::port::{Clock, Transport};
 use patra_core::protocol::run::{Page, Refusal};
 use patra_core::protocol::token::Refused;
 
 use super::recording::Case;
 use super::{Error, ReadOnly};
-use crate::credentials::{CredentialOptions, Credentials, Errand, Permits};
-use crate::gate::Gate;
+use crate::credentials::{CredentialOptions, Credentials, Errand, Pass, Permits};
+use crate::gate::{Gate, Lane};
 use crate::probe::Pace;
 use crate::shared::Ports;
-
-/// The longest that a replay waits for the gate.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug)]
 pub struct Live {
@@ -54,7 +49,6 @@ impl Live {
         mut exchange: Exchange,
     ) -> Result<Result<Box<Page>, Box<Refusal>>, Error> {
         let permits = self.permits(case);
-        self.wait(&*permits).await?;
         let correlation = format!("replay-{}-{}", case.keys.run_id, case.keys.batch_no);
         exchange.request.headers.push(("X-Ingest-Correlation-Id".into(), correlation));
         let authoriser = Arc::clone(pager.authoriser(&exchange));
@@ -64,6 +58,9 @@ impl Live {
         let latency = self.clock.steady().since(began);
         Ok(match sent {
             Ok(sent) => pager.read(exchange, sent.answer, latency, case.now),
+            Err(Refused { fault, .. }) if fault.code == Code::RateLimited => {
+                return Err(Error::NotAsked(fault.message));
+            }
             Err(Refused { fault, retry_after }) => {
                 let (throttled, evidence) = (retry_after.is_some(), exchange.evidence(latency));
                 Err(Box::new(Refusal { fault, throttled, retry_after, evidence }))
@@ -72,26 +69,9 @@ impl Live {
     }
 
     fn permits(&self, case: &Case) -> Arc<dyn Permits> {
-        let rate = case.snapshot.rate();
         match &self.gate {
-            Some(gate) => {
-                let key = (case.keys.provenance_code.clone(), case.keys.endpoint_name.clone());
-                Arc::new(crate::credentials::Pass::new(Arc::clone(gate), key, rate))
-            }
-            None => Arc::new(Pace::new(rate, Arc::clone(&self.clock))),
-        }
-    }
-
-    async fn wait(&self, permits: &dyn Permits) -> Result<(), Error> {
-        let give_up = self.clock.steady() + LONGEST_WAIT;
-        loop {
-            let Decision::WaitUntil(until) = permits.acquire().await else { return Ok(()) };
-            let now: Ts = self.clock.steady();
-            if until > give_up {
-                let secs = until.since(now).as_secs();
-                return Err(Error::NotAsked(format!("the gate lets no request pass for {secs} s")));
-            }
-            tokio::time::sleep(until.since(now).max(Duration::from_millis(1))).await;
+            Some(gate) => Arc::new(Pass::new(Arc::clone(gate), Lane::of(&case.snapshot), false, None)),
+            None => Arc::new(Pace::new(case.snapshot.rate(), Arc::clone(&self.clock))),
         }
     }
 }

@@ -3,8 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "these are tests: a failure is meant to be loud")]
 
 mod credentials;
+mod late;
+mod parallel;
 mod partitions;
 mod registry;
+mod scale;
 mod support;
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -54,6 +57,34 @@ async fn a_stop_in_the_middle_gives_the_task_back_and_the_next_process_goes_on_f
     let again = world.transport.requests.load(Relaxed) - asked;
     assert!(again < 10, "{again} requests after the restart");
     assert_eq!(world.cursor(), Some(support::END));
+}
+
+/// Two slices side by side, each page in a fifth of a second, and a death at every tenth of it.
+// covers: ING-DOD-08
+#[tokio::test(start_paused = true)]
+async fn after_a_death_at_any_moment_only_the_page_in_flight_is_read_again() {
+    for tenth in 1..60 {
+        let world = World::new(FarSide { latency: Duration::from_millis(200), ..FarSide::with(100) });
+        let engine = world.start("one").await;
+        world.fire("job").await;
+        engine.nudge();
+        tokio::time::sleep(Duration::from_millis(20 * tenth)).await;
+        // Dropped, not stopped: as if it had been killed.
+        drop(engine);
+        // A transaction that was sent goes on to its end.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let committed = world.store.lock().batches.len() as u64;
+        let asked = world.transport.requests.load(Relaxed);
+        assert!(asked <= committed + 2, "one page of each slice is under way");
+
+        let engine = world.start("two").await;
+        assert_eq!(world.finished("job").await.inserted, 100);
+        stop(engine).await;
+        let all = world.store.lock().batches.len() as u64;
+        let again = world.transport.requests.load(Relaxed) - asked;
+        assert_eq!(again, all - committed, "killed after {} ms: what was committed is not asked for again", 20 * tenth);
+        assert_eq!((world.items(), world.cursor()), (100, Some(support::END)));
+    }
 }
 
 #[tokio::test(start_paused = true)]

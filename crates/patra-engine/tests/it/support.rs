@@ -102,22 +102,7 @@ impl World {
 
     /// A trigger on what is in the registry.
     pub(crate) async fn ask(&self, public_id: &str) {
-        let fire = Fire {
-            public_id: public_id.into(),
-            trigger_type: TriggerType::Manual,
-            project_key: "default".into(),
-            provenance_code: "far".into(),
-            endpoint_name: "records".into(),
-            operation: Operation::Harvest,
-            reason: None,
-            activity: None,
-            window_from: None,
-            window_to: Some(END),
-            priority: 0,
-            params: "{}".into(),
-            overrides: "{}".into(),
-        };
-        self.store.run(fire).await.unwrap();
+        self.store.run(fire(public_id)).await.unwrap();
     }
 
     /// Waits until the job has ended; virtual time passes as fast as it can.
@@ -143,6 +128,25 @@ impl World {
     }
 }
 
+/// A harvest up to [`END`].
+pub(crate) fn fire(public_id: &str) -> Fire {
+    Fire {
+        public_id: public_id.into(),
+        trigger_type: TriggerType::Manual,
+        project_key: "default".into(),
+        provenance_code: "far".into(),
+        endpoint_name: "records".into(),
+        operation: Operation::Harvest,
+        reason: None,
+        activity: None,
+        window_from: None,
+        window_to: Some(END),
+        priority: 0,
+        params: "{}".into(),
+        overrides: "{}".into(),
+    }
+}
+
 pub(crate) async fn stop(engine: Engine) {
     engine.stop(CancellationToken::new()).await;
 }
@@ -157,7 +161,7 @@ impl Clock for TokioClock {
     }
 }
 
-/// `records` records, one a second; answers by offset within a window.
+/// `records` records, one a second; answers by offset within a window, or by ids.
 #[derive(Debug, Default)]
 pub(crate) struct FarSide {
     pub(crate) records: u64,
@@ -167,6 +171,8 @@ pub(crate) struct FarSide {
     /// The offset in the first slice at which the answer is always 404.
     pub(crate) poison: Option<u64>,
     pub(crate) panics: bool,
+    /// The record that is not there yet; 0: all are.
+    pub(crate) hidden: AtomicU64,
     pub(crate) requests: AtomicU64,
 }
 
@@ -177,9 +183,14 @@ impl FarSide {
 
     fn answer(&self, url: &str, number: u64) -> (u16, String) {
         let query = url.split_once('?').unwrap().1;
+        if let Some(ids) = query.strip_prefix("ids=") {
+            let one = |id: &str| format!(r#"{{"id":"{id}","at":{}}}"#, id.trim_start_matches('r'));
+            let items: Vec<_> = ids.split("%2C").map(one).collect();
+            return (200, format!(r#"{{"items":[{}]}}"#, items.join(",")));
+        }
         let get = |name: &str| -> u64 {
             let pair = query.split('&').find_map(|pair| pair.strip_prefix(&format!("{name}=")));
-            pair.unwrap().parse().unwrap()
+            pair.unwrap().parse::<i64>().unwrap().max(0) as u64
         };
         let (offset, from, to) = (get("offset"), get("from"), get("to"));
         if from == 0 && self.poison == Some(offset) {
@@ -188,7 +199,9 @@ impl FarSide {
         if self.fail_every > 0 && number.is_multiple_of(self.fail_every) {
             return (500, String::new());
         }
+        let hidden = self.hidden.load(Relaxed);
         let items: Vec<_> = (from..to.min(self.records))
+            .filter(|at| hidden == 0 || *at != hidden)
             .skip(offset as usize)
             .take(10)
             .map(|at| format!(r#"{{"id":"r{at}","at":{at}}}"#))

@@ -36,6 +36,7 @@ fn text() -> Vec<u8> {
         .collect()
 }
 
+// covers: ING-13.8-03
 #[tokio::test]
 async fn bodies_are_unpacked() {
     let text = text();

@@ -43,6 +43,7 @@ async fn bodies_of_every_framing_are_collected() {
     }
 }
 
+// covers: ING-13.8-03
 #[tokio::test]
 async fn a_connection_is_used_again() {
     let bodies = [answer("200 OK", "", vec![b'x'; 900_000]), chunked("", [&b"ab"[..], b"cd"])];

@@ -11,6 +11,10 @@ use crate::manifest::{Endpoint, HeaderAdaptive, Health, Limits, RateLimit, Raw, 
 pub(super) const MAX_ATTEMPTS: u32 = 20;
 pub(super) const MAX_RATE: f64 = 10_000.0;
 pub(super) const MAX_CONCURRENCY: u32 = 64;
+const MAX_WEIGHT: u32 = 1_000;
+const MAX_COST: u32 = 100;
+/// `demoteRateMaxMultiplier` (C-29).
+const MAX_DEMOTE: f64 = 4.0;
 const MAX_WARMUP_SEC: u32 = 86_400;
 const MAX_CODES: usize = 64;
 /// Bodies that are gone before anybody could replay them are not worth keeping.
@@ -43,6 +47,7 @@ impl Check<'_> {
 
     fn health(&mut self, path: &str, health: &Health) {
         self.ratio(&format!("{path}.throttle_ratio"), health.throttle_ratio);
+        self.ratio(&format!("{path}.failure_ratio"), health.failure_ratio);
         self.ratio(&format!("{path}.rate_floor"), health.rate_floor);
         self.at_least(&format!("{path}.throttle_window"), health.throttle_window, SECOND);
         self.at_least(&format!("{path}.slow_batch"), health.slow_batch, Iso(Duration::from_millis(1)));
@@ -118,6 +123,15 @@ impl Check<'_> {
                 let message = format!("{} is no header name", crate::problem::quote(name));
                 self.report(&format!("{path}.header_adaptive[{at}]"), message);
             }
+        }
+        if rate.weight.is_some_and(|weight| weight == 0 || weight > MAX_WEIGHT) {
+            self.report(&format!("{path}.weight"), format!("expected 1 to {MAX_WEIGHT}"));
+        }
+        if rate.cost.is_some_and(|cost| cost == 0 || cost > MAX_COST) {
+            self.report(&format!("{path}.cost"), format!("expected 1 to {MAX_COST} permits"));
+        }
+        if rate.demote_rate.is_some_and(|by| !(1.0..=MAX_DEMOTE).contains(&by)) {
+            self.report(&format!("{path}.demote_rate"), format!("expected 1 to {MAX_DEMOTE}"));
         }
         if rate.warmup_sec.is_some_and(|secs| secs > MAX_WARMUP_SEC) {
             self.report(&format!("{path}.warmup_sec"), format!("expected at most {MAX_WARMUP_SEC} seconds"));

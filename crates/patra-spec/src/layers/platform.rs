@@ -54,6 +54,10 @@ pub(super) fn platform(snapshot: &Snapshot, declared: &Endpoint) -> Endpoint {
         rate_limit: RateLimit {
             refill_rate_per_sec: Some(snapshot.rate_limit.qps),
             burst: Some(snapshot.rate_limit.burst),
+            scope: Some(snapshot.rate_limit.scope),
+            weight: Some(snapshot.rate_limit.weight),
+            cost: Some(snapshot.rate_limit.cost),
+            demote_rate: Some(snapshot.rate_limit.demote_rate),
             ..RateLimit::default()
         },
         limits: limits(&snapshot.limits),
@@ -145,6 +149,7 @@ fn health(health: &snapshot::Health) -> Health {
     Health {
         throttle_ratio: Some(health.throttle_ratio),
         throttle_window: Some(health.throttle_window),
+        failure_ratio: Some(health.failure_ratio),
         slow_batch: Some(health.slow_batch),
         circuit_after: Some(health.circuit_after),
         circuit_open: Some(health.circuit_open),

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::iso::Iso;
+use crate::words::RateScope;
 
 /// How patiently one batch is retried.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -26,6 +27,17 @@ pub struct Retry {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RateLimit {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<RateScope>,
+    /// Against the others of the scope.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
+    /// Permits that one request takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<u32>,
+    /// What the rate is divided by when the far side refuses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub demote_rate: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refill_rate_per_sec: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,7 +79,7 @@ pub struct Limits {
     pub max_requests: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_duration: Option<Iso>,
-    /// Share of failed batches at which a run stops.
+    /// Share of ids whose details are refused as wrong; with more a task fails (ING-12.2-05).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_ratio: Option<f64>,
 }
@@ -80,6 +92,8 @@ pub struct Health {
     pub throttle_ratio: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throttle_window: Option<Iso>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure_ratio: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_batch: Option<Iso>,
     #[serde(skip_serializing_if = "Option::is_none")]

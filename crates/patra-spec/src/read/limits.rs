@@ -22,6 +22,10 @@ pub(super) fn rate_limit(reader: &mut Reader, path: &str, node: &Node) -> Option
     let mut section = reader.section(path, node)?;
     let s = &mut section;
     let rate_limit = RateLimit {
+        scope: reader.get(s, "scope", Reader::word),
+        weight: reader.get(s, "weight", Reader::whole),
+        cost: reader.get(s, "cost", Reader::whole),
+        demote_rate: reader.get(s, "demote_rate", Reader::decimal),
         refill_rate_per_sec: reader.get(s, "refill_rate_per_sec", Reader::decimal),
         burst: reader.get(s, "burst", Reader::whole),
         quota_daily: reader.get(s, "quota_daily", Reader::whole),
@@ -55,6 +59,7 @@ pub(super) fn health(reader: &mut Reader, path: &str, node: &Node) -> Option<Hea
     let health = Health {
         throttle_ratio: reader.get(s, "throttle_ratio", Reader::decimal),
         throttle_window: reader.get(s, "throttle_window", Reader::duration),
+        failure_ratio: reader.get(s, "failure_ratio", Reader::decimal),
         slow_batch: reader.get(s, "slow_batch", Reader::duration),
         circuit_after: reader.get(s, "circuit_after", Reader::whole),
         circuit_open: reader.get(s, "circuit_open", Reader::duration),

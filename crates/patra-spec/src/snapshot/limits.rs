@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::iso::Iso;
 use crate::manifest::HeaderAdaptive;
+use crate::words::RateScope;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -53,6 +54,10 @@ impl Retry {
 pub struct RateLimit {
     pub qps: f64,
     pub burst: u32,
+    pub scope: RateScope,
+    pub weight: u32,
+    pub cost: u32,
+    pub demote_rate: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota_daily: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,6 +77,10 @@ impl Default for RateLimit {
         RateLimit {
             qps: 1.0,
             burst: 1,
+            scope: RateScope::Endpoint,
+            weight: 1,
+            cost: 1,
+            demote_rate: 2.0,
             quota_daily: None,
             quota_hourly: None,
             header_adaptive: None,
@@ -94,7 +103,7 @@ pub struct Limits {
     /// Of one run (ING-8.2-04).
     pub max_requests: u32,
     pub max_duration: Iso,
-    /// Share of failed batches at which a run stops.
+    /// Share of ids whose details are refused as wrong; with more a task fails (ING-12.2-05).
     pub error_ratio: f64,
 }
 
@@ -106,7 +115,7 @@ impl Default for Limits {
             page_depth: 200,
             max_requests: 800,
             max_duration: Iso::secs(900),
-            error_ratio: 0.5,
+            error_ratio: 0.1,
         }
     }
 }
@@ -118,6 +127,8 @@ pub struct Health {
     /// Share of 429 within `throttle_window` from which on requests are slowed down.
     pub throttle_ratio: f64,
     pub throttle_window: Iso,
+    /// Share of failed requests in that time from which on fewer are sent, by fewer tasks (ING-5.2-08).
+    pub failure_ratio: f64,
     /// Average time of a batch from which on less is asked for at once.
     pub slow_batch: Iso,
     /// Failures in a row that open the circuit.
@@ -137,6 +148,7 @@ impl Default for Health {
         Health {
             throttle_ratio: platform.throttle_ratio,
             throttle_window: Iso(platform.throttle_window),
+            failure_ratio: platform.failure_ratio,
             slow_batch: Iso(platform.slow_batch),
             circuit_after: platform.circuit_after,
             circuit_open: Iso(platform.circuit_open),

@@ -8,7 +8,7 @@ use patra_core::window::Cut;
 use patra_core::{Ts, Window, gate, health, paging, retry};
 
 use super::{ASCENDING, DEFAULT_ORDER_BY, Snapshot};
-use crate::words::{OnMaxPage, OutOfRange, PagingType};
+use crate::words::{OnMaxPage, OutOfRange, PagingType, RateScope};
 
 impl Snapshot {
     pub fn cut(&self) -> Cut {
@@ -42,6 +42,35 @@ impl Snapshot {
 
     pub fn rate(&self) -> gate::Rate {
         gate::Rate { per_sec: self.rate_limit.qps, burst: f64::from(self.rate_limit.burst) }
+    }
+
+    pub fn gate_limits(&self) -> gate::Limits {
+        let rate = &self.rate_limit;
+        gate::Limits {
+            rate: self.rate(),
+            quotas: gate::Quotas { hourly: rate.quota_hourly, daily: rate.quota_daily },
+            warmup: Duration::from_secs(u64::from(rate.warmup_sec.unwrap_or(0))),
+            demote: rate.demote_rate,
+        }
+    }
+
+    /// What the requests of this endpoint count for (ING-4.10-04, C-31).
+    pub fn gate_key(&self) -> String {
+        let (source, endpoint) = (&self.provenance_code, &self.endpoint_code);
+        match self.rate_limit.scope {
+            RateScope::Endpoint => format!("{source}/{endpoint}"),
+            RateScope::Source => source.clone(),
+            // Whoever names the credential shares its limits, whichever source it is.
+            RateScope::Credential if !self.auth.credential_ref.is_empty() => {
+                format!("credential:{}", self.auth.credential_ref)
+            }
+            RateScope::Credential => format!("credential:{source}"),
+            RateScope::Host => {
+                let base = &self.http.base_url;
+                let host = base.split_once("://").map_or(base.as_str(), |(_, rest)| rest);
+                format!("host:{}", host.split('/').next().unwrap_or(host).to_ascii_lowercase())
+            }
+        }
     }
 
     /// Without a `pagination` section one answer holds the whole window.
@@ -93,6 +122,7 @@ impl Snapshot {
         health::Thresholds {
             throttle_ratio: self.health.throttle_ratio,
             throttle_window: self.health.throttle_window.0,
+            failure_ratio: self.health.failure_ratio,
             slow_batch: self.health.slow_batch.0,
             circuit_after: self.health.circuit_after,
             circuit_open: self.health.circuit_open.0,

@@ -322,7 +322,7 @@ fn the_trio_may_be_spread_over_both_phases() {
     assert!(problems.to_string().starts_with("endpoints.summary.query.id: there is no filter `nope`"), "{problems}");
 }
 
-// covers: ING-4.4-16
+// covers: ING-4.4-16, ING-6.1-02
 #[test]
 fn without_update_times_a_declared_watermark_must_be_filtered_by() {
     let yaml = PUBMED.replace(", updated_at_path: $.updated", "");

@@ -10,14 +10,14 @@ const REFERENCE: &str = include_str!("../../../../docs/manifest.md");
 pub(crate) fn limits() -> Value {
     json!({
         "concurrency": 4, "inventory": 1000, "pageDepth": 200, "maxRequests": 800, "maxDuration": "PT15M",
-        "errorRatio": 0.5,
+        "errorRatio": 0.1,
     })
 }
 
 pub(crate) fn health() -> Value {
     json!({
-        "throttleRatio": 0.05, "throttleWindow": "PT5M", "slowBatch": "PT3S", "circuitAfter": 3, "circuitOpen": "PT1M",
-        "rateFloor": 0.3, "minPageSize": 10, "largeResponseBytes": 5_242_880,
+        "throttleRatio": 0.05, "throttleWindow": "PT5M", "failureRatio": 0.02, "slowBatch": "PT3S", "circuitAfter": 3,
+        "circuitOpen": "PT1M", "rateFloor": 0.3, "minPageSize": 10, "largeResponseBytes": 5_242_880,
     })
 }
 
@@ -36,7 +36,7 @@ fn the_reference_names_the_defaults_that_hold() {
     let all = explain(&manifest(WORKS), "works", Operation::Harvest, &Overrides::default()).unwrap();
     let found = all.iter().filter(|one| one.path.starts_with("limits.") || one.path.starts_with("health."));
     let found: Vec<_> = found.collect();
-    assert_eq!(found.len(), 14);
+    assert_eq!(found.len(), 15);
     for one in found {
         assert_eq!(one.layer, Layer::Platform);
         let line = REFERENCE.lines().find(|line| line.starts_with(&format!("| `{}` |", one.path)));
@@ -61,8 +61,8 @@ fn each_threshold_can_be_said_by_provenance_and_endpoint() {
     assert_eq!(
         json["health"],
         json!({
-            "throttleRatio": 0.1, "throttleWindow": "PT2M", "slowBatch": "PT5S", "circuitAfter": 2,
-            "circuitOpen": "PT30S", "rateFloor": 0.5, "minPageSize": 20, "largeResponseBytes": 1_048_576,
+            "throttleRatio": 0.1, "throttleWindow": "PT2M", "failureRatio": 0.04, "slowBatch": "PT5S",
+            "circuitAfter": 2, "circuitOpen": "PT30S", "rateFloor": 0.5, "minPageSize": 20, "largeResponseBytes": 1_048_576,
         })
     );
     assert_eq!(spec.raw_keep.map(|keep| keep.to_string()).as_deref(), Some("P7D"));

@@ -1,5 +1,5 @@
 //! One page: records, quarantine and ledger row in one transaction. Three round trips: lock and look, records, the rest
-//! with the COMMIT behind it. What a page does not have is not sent.
+//! with the COMMIT behind it. What a page does not have is not sent; a page of very many records takes some trips more.
 
 use patra_core::BatchId;
 use patra_core::tx::{BatchCommitted, BatchStats, CommitBatch, TxError};
@@ -105,6 +105,9 @@ pub(super) async fn commit(session: &Session, op: &CommitBatch) -> Result<BatchC
     Ok(BatchCommitted { batch: BatchId(row.try_get(0)?), stats, replayed: false })
 }
 
+/// Rows of one statement: few enough for the server to plan and hold, enough to be worth the way (ING-13.8-02).
+const ROWS_AT_ONCE: usize = 500;
+
 /// Gives the statistics and, if they are asked for, the keys of the records that were inserted or replaced others.
 async fn store_items(
     session: &Session,
@@ -114,46 +117,55 @@ async fn store_items(
     asked_for: bool,
     now: Time,
 ) -> Result<(BatchStats, Vec<String>), Fail> {
-    let mut stats = op.stats;
-    if op.records.is_empty() {
-        return Ok((stats, Vec::new()));
+    let (mut stats, mut stored) = (op.stats, Vec::new());
+    let stream = &op.stream;
+    for records in op.records.chunks(ROWS_AT_ONCE) {
+        let keys: Vec<_> = records.iter().map(|record| record.key.as_str()).collect();
+        let updated: Vec<_> = records.iter().map(|record| Time(record.version.updated_at)).collect();
+        let versions: Vec<_> = records.iter().map(|record| record.version.source_version).collect();
+        let hashes: Vec<_> = records.iter().map(|record| record.content_hash.as_slice()).collect();
+        let fields: Vec<_> = records.iter().map(|record| record.fields.as_str()).collect();
+        let payloads: Vec<_> = records.iter().map(|record| RawText(&record.payload)).collect();
+        let row = session
+            .one(
+                statement,
+                &[
+                    &stream.project_key,
+                    &stream.provenance_code,
+                    &stream.dedup_scope,
+                    &stream.endpoint_name,
+                    &stream.kind,
+                    &op.run.0,
+                    &i64::from(op.batch_no),
+                    &keys,
+                    &updated,
+                    &versions,
+                    &hashes,
+                    &fields,
+                    &payloads,
+                    &now,
+                    &&*op.generation,
+                    &op.refresh,
+                    &late_below,
+                    &asked_for,
+                ],
+            )
+            .await?;
+        let (inserted, updated) = (count(row.try_get(0)?), count(row.try_get(1)?));
+        stats.inserted += inserted;
+        stats.updated += updated;
+        stats.late += count(row.try_get(2)?);
+        stats.skipped += u32::try_from(records.len()).unwrap_or(u32::MAX).saturating_sub(inserted + updated);
+        stored.append(&mut row.try_get::<_, Option<Vec<String>>>(3)?.unwrap_or_default());
     }
-    let (stream, records) = (&op.stream, &op.records);
-    let keys: Vec<_> = records.iter().map(|record| record.key.as_str()).collect();
-    let updated: Vec<_> = records.iter().map(|record| Time(record.version.updated_at)).collect();
-    let versions: Vec<_> = records.iter().map(|record| record.version.source_version).collect();
-    let hashes: Vec<_> = records.iter().map(|record| record.content_hash.as_slice()).collect();
-    let fields: Vec<_> = records.iter().map(|record| record.fields.as_str()).collect();
-    let payloads: Vec<_> = records.iter().map(|record| RawText(&record.payload)).collect();
-    let row = session
-        .one(
-            statement,
-            &[
-                &stream.project_key,
-                &stream.provenance_code,
-                &stream.dedup_scope,
-                &stream.endpoint_name,
-                &stream.kind,
-                &op.run.0,
-                &i64::from(op.batch_no),
-                &keys,
-                &updated,
-                &versions,
-                &hashes,
-                &fields,
-                &payloads,
-                &now,
-                &&*op.generation,
-                &op.refresh,
-                &late_below,
-                &asked_for,
-            ],
-        )
-        .await?;
-    let (inserted, updated) = (count(row.try_get(0)?), count(row.try_get(1)?));
-    stats.inserted += inserted;
-    stats.updated += updated;
-    stats.late += count(row.try_get(2)?);
-    stats.skipped += u32::try_from(records.len()).unwrap_or(u32::MAX).saturating_sub(inserted + updated);
-    Ok((stats, row.try_get::<_, Option<Vec<String>>>(3)?.unwrap_or_default()))
+    Ok((stats, stored))
+}
+
+#[cfg(test)]
+mod tests {
+    // covers: ING-13.8-02
+    #[test]
+    fn a_statement_takes_some_hundred_rows() {
+        assert!((200..=500).contains(&super::ROWS_AT_ONCE));
+    }
 }

@@ -7,5 +7,7 @@ mod claim;
 mod contract;
 mod fault;
 mod open;
+mod plan;
+mod schema;
 mod storm;
 mod support;

@@ -51,7 +51,7 @@ const SET_CHECKPOINT: &str = "UPDATE ing_task_run SET checkpoint = ?2 WHERE id =
 const READ_REDRIVEN: &str = "SELECT redrive_of FROM ing_task WHERE id = ?1";
 
 pub(crate) const READ_RESUME: &str = "
-SELECT run_id, batch_no, next_position
+SELECT run_id, batch_no, next_position, json_extract(stats, '$.total')
 FROM ing_task_run_batch
 WHERE task_id = ?1 AND status_code = 'SUCCEEDED'
 ORDER BY run_id DESC, batch_no DESC
@@ -159,13 +159,14 @@ fn checkpoint(resume: Option<&Resume>, redrive: Option<&(TaskId, String)>) -> Op
 }
 
 fn read_resume(db: &Connection, task: TaskId) -> Result<Option<Resume>> {
-    let last: Option<(i64, u32, Option<String>)> = db
+    let last: Option<(i64, u32, Option<String>, Option<i64>)> = db
         .prepare_cached(READ_RESUME)?
-        .query_row([task.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .query_row([task.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
         .optional()?;
-    let Some((run, batch_no, next)) = last else { return Ok(None) };
+    let Some((run, batch_no, next, total)) = last else { return Ok(None) };
     let next = next.map(|text| serde_json::from_str(&text)).transpose()?;
-    Ok(Some(Resume { run: RunId(run), batch_no, next }))
+    let total = total.and_then(|total| u64::try_from(total).ok());
+    Ok(Some(Resume { run: RunId(run), batch_no, next, total }))
 }
 
 pub(super) fn end(db: &Connection, op: &EndRun, now: Ts) -> Result<RunEnded> {

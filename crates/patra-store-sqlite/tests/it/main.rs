@@ -2,6 +2,9 @@
 
 mod load;
 mod open;
+mod plan;
+#[expect(clippy::unwrap_used, reason = "these are tests: a failure is meant to be loud")]
+mod schema;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -39,16 +42,24 @@ impl Subjects {
 // covers: ING-10.1-04, ING-10.2-01, ING-10.3-01, ING-10.3-03, ING-10.4-03, ING-10.5-02, ING-10.5-03, ING-10.6-01
 // covers: ING-10.6-03, ING-11.1-01, ING-11.1-02, ING-11.1-03, ING-11.1-04, ING-11.2-01, ING-11.2-02, ING-11.3-02
 // covers: ING-15-08, ING-3.3-01, ING-3.10-03, ING-5.2-04
+// covers: ING-5.2-06, ING-5.3-01, ING-5.3-02, ING-5.3-04, ING-5.3-10, ING-5.3-11, ING-5.3-13, ING-5.3-15, ING-5.3-17
+// covers: ING-5.4-01, ING-5.4-04, ING-5.4-07, ING-5.4-09, ING-5.4-11, ING-5.4-15, ING-5.9-02, ING-6.1-10, ING-6.2-06
+// covers: ING-6.3-07, ING-9.1-04, ING-9.3-01, ING-9.3-03, ING-9.4-01, ING-9.8-01, ING-9.8-02, ING-10.0-01, ING-10.1-01
+// covers: ING-10.1-02, ING-10.1-03, ING-10.3-02, ING-10.4-02, ING-10.6-02, ING-DOD-16
 // covers: ING-11.4-02, ING-11.5-03, ING-11.5-04, ING-11.8-02, ING-11.9-01, ING-11.9-02, ING-11.9-03, ING-13.2-03
 // covers: ING-4.4-05, ING-4.4-06, ING-4.4-20, ING-4.4-23, ING-4.4-24, ING-4.5-03, ING-4.6-05, ING-4.9-01, ING-4.9-02
 // covers: ING-4.9-04, ING-4.11-04, ING-4.13-03, ING-4.15-03, ING-8.4-02, ING-8.4-03, ING-8.5-01, ING-8.5-03
 // covers: ING-3.2-04, ING-11.6-02, ING-15-02, ING-15-06
+// covers: ING-7.1-01, ING-7.3-01, ING-7.4-01, ING-7.5-01, ING-7.6-01, ING-7.6-03, ING-7.8-01, ING-7.9-03, ING-7.9-07
+// covers: ING-7.10-02, ING-8.3-02, ING-11.5-02, ING-11.6-03, ING-11.7-02, ING-12.5-01, ING-12.5-02, ING-13.2-01
+// covers: ING-13.3-02, ING-13.3-03, ING-13.3-04, ING-13.3-05, ING-13.3-09, ING-13.5-01, ING-13.5-03, ING-13.8-02
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_keeps_the_contract() {
     let subjects = Subjects::new();
     run_all(async || subjects.make()).await;
 }
 
+// covers: ING-DOD-12
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_sequences_end_like_the_model() {
     let seeds = std::env::var("PATRA_TEST_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60);

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use patra_core::paging::Position;
 use patra_core::port::query::{Cell, View};
-use patra_core::record::{Candidate, Marked, bad_id_pause};
+use patra_core::record::{Candidate, Marked, Record, bad_id_pause};
 use patra_core::state::TaskStatus;
 use patra_core::tx::{CommitBatch, RunEnd, TxError};
 use patra_core::{Ts, Window};
@@ -50,6 +51,28 @@ pub(super) async fn a_detail_is_wanted_once_per_version(fx: Fixture) {
     let stranger = patra_core::record::Stream { endpoint_name: "other".into(), ..make::stream() };
     let left = fx.subject.store.screen(&stranger, &[candidate("a", "1")]).await.expect("an answer");
     assert_eq!(left.len(), 1, "endpoints do not share candidates");
+}
+
+// covers: ING-11.6-03
+pub(super) async fn a_detail_that_is_not_newer_replaces_nothing(fx: Fixture) {
+    fx.plan("a", &make::windows(0, 1)).await;
+    let lease = fx.next().await;
+    let run = fx.start(&lease).await;
+    fx.commit(&lease, run, 1, vec![make::record("equal", 50), make::record("older", 50)], true).await;
+    let ids = ["equal", "older", "newer"];
+    let position = Position::Ids { at: Box::new(Position::Offset(0)), ids: ids.map(str::to_owned).to_vec() };
+    let equal = Record { payload: r#"{"other":"text"}"#.into(), ..make::record("equal", 50) };
+    let details = CommitBatch {
+        position,
+        marks: ids.map(|id| mark(id, "1", None)).to_vec(),
+        ..make::page(&lease, run, 2, vec![equal, make::record("newer", 9), make::record("older", 49)], true)
+    };
+    let stats = fx.ok(Arc::new(details)).await.stats;
+    assert_eq!((stats.inserted, stats.updated, stats.skipped), (1, 0, 2));
+    let mut payloads = fx.rows(View::Items).await.texts("payload");
+    payloads.sort();
+    assert_eq!(payloads, [r#"{"id":"equal","at":50}"#, r#"{"id":"newer","at":9}"#, r#"{"id":"older","at":50}"#]);
+    assert!(wanted(&fx, &[("equal", "1"), ("older", "1")]).await.is_empty(), "they were fetched all the same");
 }
 
 // covers: ING-4.6-05

@@ -57,7 +57,7 @@ pub(super) async fn a_page_becomes_a_ledger_row_and_items(fx: Fixture) {
     assert_eq!((int(&items.at(at, "run_id")), text(&items.at(at, "kind"))), (run.0, "work".to_owned()));
 }
 
-// covers: ING-11.1-02, ING-11.1-03, ING-11.1-04, ING-7.10-05
+// covers: ING-9.4-01, ING-11.1-02, ING-11.1-03, ING-11.1-04, ING-7.10-05
 pub(super) async fn newer_replaces_equal_and_older_are_skipped(fx: Fixture) {
     let (lease, run) = running(&fx).await;
     let first = ["equal", "newer", "older"].map(|key| make::record(key, 50)).to_vec();
@@ -126,7 +126,7 @@ pub(super) async fn a_bad_record_is_kept_aside_and_holds_nothing_up(fx: Fixture)
     );
 }
 
-// covers: ING-9.4-03, ING-11.2-02, ING-9.3-08
+// covers: ING-9.4-03, ING-11.2-02, ING-9.3-08, ING-7.6-01, ING-7.10-02
 pub(super) async fn a_repeated_page_answers_the_old_numbers(fx: Fixture) {
     let (lease, run) = running(&fx).await;
     let mut page = make::page(&lease, run, 1, vec![make::record("a", 1)], true);
@@ -150,7 +150,7 @@ async fn all_rows(fx: &Fixture) -> Vec<Vec<Vec<Cell>>> {
     all
 }
 
-// covers: ING-11.2-01
+// covers: ING-11.2-01, ING-7.6-03, ING-7.10-02
 pub(super) async fn a_token_is_read_once_per_run(fx: Fixture) {
     let (lease, run) = running(&fx).await;
     let at = |lease: &Lease, run, no, token: &str, records| CommitBatch {
@@ -184,6 +184,7 @@ pub(super) async fn a_token_is_read_once_per_run(fx: Fixture) {
     fx.commit(&lease, run, 3, vec![], true).await;
 }
 
+// covers: ING-13.3-09
 pub(super) async fn a_page_needs_a_running_run_under_its_lease(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let lease = fx.next().await;
@@ -200,6 +201,18 @@ pub(super) async fn a_page_needs_a_running_run_under_its_lease(fx: Fixture) {
     assert_eq!(fx.rows(View::Batches).await.len(), 1);
 }
 
+// covers: ING-13.8-02
+pub(super) async fn a_page_of_more_rows_than_a_statement_takes_is_stored_whole(fx: Fixture) {
+    let (lease, run) = running(&fx).await;
+    let page = |at: std::ops::Range<u32>, secs| at.map(|at| make::record(&format!("{at:04}"), secs)).collect();
+    let done = fx.commit(&lease, run, 1, page(0..1_201, 5), true).await;
+    assert_eq!(counts(&done.stats), (1_201, 0, 0));
+    let done = fx.commit(&lease, run, 2, page(700..1_400, 6), true).await;
+    assert_eq!(counts(&done.stats), (199, 501, 0));
+    let done = fx.commit(&lease, run, 3, page(100..1_400, 6), true).await;
+    assert_eq!(counts(&done.stats), (0, 600, 700));
+}
+
 pub(super) async fn a_page_is_progress(fx: Fixture) {
     let (lease, run) = running(&fx).await;
     assert_eq!(int(&fx.cell(View::Tasks, lease.task.0, "attempt_count").await), 1);
@@ -207,7 +220,7 @@ pub(super) async fn a_page_is_progress(fx: Fixture) {
     assert_eq!(int(&fx.cell(View::Tasks, lease.task.0, "attempt_count").await), 0);
 }
 
-// covers: ING-11.1-01
+// covers: ING-9.4-01, ING-11.1-01
 pub(super) async fn an_item_is_known_by_project_source_scope_and_key(fx: Fixture) {
     let (lease, run) = running(&fx).await;
     let streams = [

@@ -30,7 +30,7 @@ where
     answers
 }
 
-// covers: ING-11.9-03
+// covers: ING-11.9-03, ING-13.3-05
 pub(super) async fn fifty_claims_of_ten_tasks_share_nothing(fx: Fixture) {
     fx.plan("a", &make::windows(0, 10)).await;
     let claims = (0..50).map(|at| Claim { owner: format!("worker {at}"), ..make::claim(3, make::LONG) }).collect();
@@ -87,7 +87,7 @@ pub(super) async fn one_plan_saved_by_twenty_is_saved_once(fx: Fixture) {
     assert_eq!(fx.rows(View::Tasks).await.len(), 3);
 }
 
-// covers: ING-10.6-01, ING-7.8-03
+// covers: ING-10.6-01, ING-10.6-02, ING-7.8-03
 pub(super) async fn twenty_recordings_write_one_event(fx: Fixture) {
     let cursor = fx.plan("a", &make::windows(0, 2)).await.cursor;
     for lease in fx.claim(2).await {

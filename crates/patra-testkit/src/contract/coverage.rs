@@ -232,7 +232,7 @@ pub(super) async fn a_backfill_keeps_to_the_same_keys_and_versions(fx: Fixture) 
     assert_eq!(fx.rows(View::Items).await.len(), 2);
 }
 
-// covers: ING-7.7-01, ING-7.7-03, ING-10.1-01
+// covers: ING-5.4-15, ING-7.7-01, ING-7.7-03, ING-10.1-01
 pub(super) async fn a_cursor_is_known_by_its_namespace_not_by_its_endpoint(fx: Fixture) {
     let fire = |id: &str| make::fire(id, Operation::Harvest);
     let saved = fx.plan_with(fire("a"), &make::windows(0, 1), |_| {}).await;

@@ -60,7 +60,8 @@ pub(super) async fn a_failed_window_stops_the_prefix(fx: Fixture) {
     assert_eq!(fx.advance(cursor).await.target, at(30));
 }
 
-// covers: ING-9.4-04, ING-10.3-01, ING-13.2-03, ING-7.7-04
+// covers: ING-6.1-10, ING-9.4-04, ING-10.0-01, ING-10.3-01, ING-13.2-03, ING-7.7-04
+// covers: ING-7.9-07, ING-11.5-02, ING-13.2-01
 pub(super) async fn the_value_follows_its_event_and_only_forward(fx: Fixture) {
     let (cursor, leases) = four(&fx).await;
     assert!(!move_to(&fx, cursor, 10, 0).await, "without an event");
@@ -84,7 +85,7 @@ pub(super) async fn the_value_follows_its_event_and_only_forward(fx: Fixture) {
     assert_eq!(fx.advance(cursor).await, forward(at(10), at(10), 2));
 }
 
-// covers: ING-10.3-03, ING-7.10-03, ING-11.4-02, ING-10.6-03
+// covers: ING-5.4-15, ING-10.3-03, ING-7.10-03, ING-11.4-02, ING-10.6-03
 pub(super) async fn recording_twice_writes_one_event(fx: Fixture) {
     let (cursor, leases) = four(&fx).await;
     fx.finish(&leases[0], RunEnd::Succeeded).await;

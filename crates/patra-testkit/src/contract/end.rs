@@ -73,6 +73,7 @@ pub(super) async fn a_partial_or_failed_end_keeps_its_error(fx: Fixture) {
     assert!(fx.claim(9).await.is_empty());
 }
 
+// covers: ING-7.5-01
 pub(super) async fn counted_requeues_fail_the_task_in_the_end(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     for attempt in 1..=3 {
@@ -157,6 +158,7 @@ pub(super) async fn a_run_closed_by_the_sweep_stays_as_the_sweep_left_it(fx: Fix
     assert_eq!((fx.rows(View::Runs).await.rows, fx.rows(View::Tasks).await.rows), before);
 }
 
+// covers: ING-13.3-09
 pub(super) async fn only_the_holder_of_the_lease_ends_a_run(fx: Fixture) {
     let (lease, run) = running(&fx).await;
     for fence in [lease.fence.0 - 1, lease.fence.0 + 1] {

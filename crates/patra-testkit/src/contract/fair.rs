@@ -34,7 +34,7 @@ fn capped(limit: u32, endpoint: &str, cap: u32) -> Claim {
     Claim { caps: vec![(partition, cap)], ..make::claim(limit, make::LONG) }
 }
 
-// covers: ING-5.6-01, ING-9.7-01
+// covers: ING-5.2-06, ING-5.6-01, ING-9.7-01
 pub(super) async fn partitions_take_turns_however_long_one_has_waited(fx: Fixture) {
     plan(&fx, "works", 6).await;
     plan(&fx, "authors", 2).await;

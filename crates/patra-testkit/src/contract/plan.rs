@@ -124,7 +124,7 @@ pub(super) async fn a_plan_repeated_after_a_lost_answer_is_not_written_twice(fx:
     assert_eq!(fx.coverage().await.epoch, 1);
 }
 
-// covers: ING-7.10-01, ING-11.3-02
+// covers: ING-5.3-15, ING-7.10-01, ING-11.3-02
 pub(super) async fn a_task_that_exists_is_not_derived_again(fx: Fixture) {
     fx.plan("a", &make::windows(0, 2)).await;
     let taken = fx.trigger("b").await;
@@ -139,7 +139,7 @@ pub(super) async fn a_task_that_exists_is_not_derived_again(fx: Fixture) {
     assert_eq!((fx.progress("a").await.tasks(), fx.progress("b").await.tasks()), (2, 1));
 }
 
-// covers: ING-7.3-03
+// covers: ING-5.3-11, ING-5.3-17, ING-7.3-03
 pub(super) async fn a_partial_plan_is_continued_to_its_end(fx: Fixture) {
     let taken = fx.trigger("a").await;
     let delay = Duration::from_millis(400);

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::cursor::Mark;
+use patra_core::gate::{Ask, Limits};
 use patra_core::port::query::{Cell, CellKind, Filter, Key, View};
 use patra_core::record::{Candidate, Marked};
 use patra_core::record::{Record, Version};
 use patra_core::state::HoldKind;
-use patra_core::tx::{Archive, CreateKey, MarkCredential, RevokeKey, RunEnd, Scope, Subject, TxError};
+use patra_core::tx::{Archive, AskGate, CreateKey, MarkCredential, RevokeKey, RunEnd, Scope, Subject, TxError};
 use patra_core::{Ts, Window};
 
 use super::fixture::{text, time};
@@ -37,6 +38,7 @@ async fn world(fx: &Fixture) {
     fx.ok(MarkCredential { credential, seen: 0, rejected: Some("401".into()) }).await;
     fx.ok(make::hold(HoldKind::Pause, Subject::source("other"))).await;
     fx.ok(retention::export(run)).await;
+    fx.ok(Arc::new(AskGate { key: "demo/works".into(), limits: Limits::default(), ask: Ask::default() })).await;
 }
 
 fn key(prefix: &str, only_first: bool) -> CreateKey {

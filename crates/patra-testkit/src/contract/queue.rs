@@ -22,7 +22,7 @@ fn starts(leases: &[Lease]) -> Vec<i64> {
     leases.iter().filter_map(|lease| lease.window).map(|window| window.from.micros() / 1_000_000).collect()
 }
 
-// covers: ING-9.7-01, ING-11.9-03
+// covers: ING-5.2-06, ING-5.4-01, ING-6.3-07, ING-9.7-01, ING-11.9-03, ING-13.3-02, ING-13.3-04
 pub(super) async fn tasks_are_claimed_by_priority_then_time_then_id(fx: Fixture) {
     let tick = Duration::from_millis(5);
     fx.plan_of("backfill", Operation::Backfill, &[make::window(300, 310)]).await;
@@ -38,6 +38,7 @@ pub(super) async fn tasks_are_claimed_by_priority_then_time_then_id(fx: Fixture)
     assert!(fx.claim(9).await.is_empty());
 }
 
+// covers: ING-13.3-02, ING-13.3-03
 pub(super) async fn a_claim_takes_no_more_than_its_limit_and_nothing_twice(fx: Fixture) {
     fx.plan("a", &make::windows(0, 5)).await;
     assert!(fx.claim(0).await.is_empty());
@@ -49,7 +50,7 @@ pub(super) async fn a_claim_takes_no_more_than_its_limit_and_nothing_twice(fx: F
     assert_eq!(tasks.len(), 5);
 }
 
-// covers: ING-9.1-03
+// covers: ING-9.1-03, ING-13.3-05
 pub(super) async fn a_claimed_task_is_dispatched_under_its_owner(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let claimed = fx.ok(Claim { owner: "vörker 1".into(), ..make::claim(1, make::LONG) }).await;
@@ -62,6 +63,7 @@ pub(super) async fn a_claimed_task_is_dispatched_under_its_owner(fx: Fixture) {
     assert_eq!((int(&tasks.at(0, "lease_epoch")), int(&tasks.at(0, "attempt_count"))), (1, 1));
 }
 
+// covers: ING-13.3-02
 pub(super) async fn a_task_is_not_claimed_before_its_time(fx: Fixture) {
     fx.plan("a", &make::windows(0, 2)).await;
     let lease = fx.next().await;

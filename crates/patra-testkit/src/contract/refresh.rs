@@ -164,7 +164,7 @@ pub(super) async fn a_rejected_record_asks_to_be_fetched_again(fx: Fixture) {
     }
 }
 
-// covers: ING-11.8-03
+// covers: ING-11.8-03, ING-DOD-16
 pub(super) async fn a_record_that_comes_after_all_settles_what_the_quarantine_asked(fx: Fixture) {
     let (lease, run) = running(&fx).await;
     let mut page = make::page(&lease, run, 1, vec![], true);
@@ -248,6 +248,7 @@ pub(super) async fn a_person_gives_a_quarantined_record_up(fx: Fixture) {
     assert_eq!(signals(&fx).await, pairs(&[("a", "ABANDONED"), ("b", "RESOLVED")]));
 }
 
+// covers: ING-10.4-02
 pub(super) async fn late_is_what_changes_something_below_the_harvest(fx: Fixture) {
     let saved = fx.plan("a", &make::windows(0, 3)).await;
     let first = fx.next().await;

@@ -244,7 +244,7 @@ pub(super) async fn a_plan_is_told_with_all_that_came_of_it_archived_or_not(fx: 
     assert_eq!(fx.subject.store.lineage(PlanId(999_999)).await, Ok(None));
 }
 
-// covers: ING-7.1-02
+// covers: ING-7.1-02, ING-7.1-01
 pub(super) async fn a_trigger_is_told_in_the_words_of_schedulers_too(fx: Fixture) {
     let tell = async |plan| fx.subject.store.lineage(plan).await.expect("an answer").expect("the plan").trigger;
     let taken = fx.trigger("by hand").await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use patra_core::paging::Position;
 use patra_core::port::query::{Cell, View};
-use patra_core::tx::{LeaseRef, Resume, RunEnd, RunStarted, StartRun, TxError};
+use patra_core::tx::{BatchStats, CommitBatch, LeaseRef, Resume, RunEnd, RunStarted, StartRun, TxError};
 use patra_core::{Fence, TaskId};
 
 use super::fixture::{int, text, time};
@@ -35,6 +35,7 @@ pub(super) async fn a_run_opens_once_per_lease(fx: Fixture) {
     assert_eq!(fx.task_status(&lease).await, "EXECUTING");
 }
 
+// covers: ING-13.3-09
 pub(super) async fn only_the_holder_of_the_lease_opens_a_run(fx: Fixture) {
     fx.plan("a", &make::windows(0, 2)).await;
     let lease = fx.next().await;
@@ -54,6 +55,7 @@ pub(super) async fn only_the_holder_of_the_lease_opens_a_run(fx: Fixture) {
     assert_eq!(fx.rows(View::Runs).await.len(), 1);
 }
 
+// covers: ING-7.5-01
 pub(super) async fn a_task_starts_only_once(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let first = fx.next().await;
@@ -67,7 +69,7 @@ pub(super) async fn a_task_starts_only_once(fx: Fixture) {
     assert_eq!(fx.rows(View::Runs).await.len(), 2);
 }
 
-// covers: ING-9.4-05, ING-9.2-03
+// covers: ING-9.4-05, ING-9.2-03, ING-7.6-01
 pub(super) async fn a_run_resumes_after_the_last_committed_page_of_any_run(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let lease = fx.next().await;
@@ -79,7 +81,7 @@ pub(super) async fn a_run_resumes_after_the_last_committed_page_of_any_run(fx: F
     // A run that commits nothing does not move the place, nor does a page that failed.
     let lease = fx.next().await;
     let (second, resume) = fx.start_fully(&lease).await;
-    let after_two = Resume { run: first, batch_no: 2, next: Some(Position::Offset(20)) };
+    let after_two = Resume { run: first, batch_no: 2, next: Some(Position::Offset(20)), total: None };
     assert_eq!(resume, Some(after_two.clone()));
     let checkpoint = text(&fx.cell(View::Runs, second.0, "checkpoint").await);
     let checkpoint: serde_json::Value = serde_json::from_str(&checkpoint).expect("JSON");
@@ -92,12 +94,14 @@ pub(super) async fn a_run_resumes_after_the_last_committed_page_of_any_run(fx: F
     let lease = fx.next().await;
     let (third, resume) = fx.start_fully(&lease).await;
     assert_eq!(resume, Some(after_two));
-    fx.commit(&lease, third, 1, vec![make::record("c", 1)], true).await;
+    let page = make::page(&lease, third, 1, vec![make::record("c", 1)], true);
+    let stats = BatchStats { total: Some(7), ..page.stats };
+    fx.ok(Arc::new(CommitBatch { stats, ..page })).await;
     fx.end(&lease, third, again()).await;
 
     let lease = fx.next().await;
     let (_, resume) = fx.start_fully(&lease).await;
-    assert_eq!(resume, Some(Resume { run: third, batch_no: 1, next: Some(Position::Offset(10)) }));
+    assert_eq!(resume, Some(Resume { run: third, batch_no: 1, next: Some(Position::Offset(10)), total: Some(7) }));
 }
 
 pub(super) async fn a_run_after_the_last_page_has_nothing_left_to_read(fx: Fixture) {
@@ -108,7 +112,7 @@ pub(super) async fn a_run_after_the_last_page_has_nothing_left_to_read(fx: Fixtu
     fx.sweep(true).await;
     let leases = fx.claim(2).await;
     let (_, resume) = fx.start_fully(&leases[0]).await;
-    assert_eq!(resume, Some(Resume { run, batch_no: 1, next: None }));
+    assert_eq!(resume, Some(Resume { run, batch_no: 1, next: None, total: None }));
     // Another task's pages are no business of this one.
     assert_eq!(fx.start_fully(&leases[1]).await.1, None);
 }

@@ -1,10 +1,11 @@
 //! Whole rows as JSON: what is known of a batch, and all that came of a plan.
 
+use patra_core::paging::Position;
 use patra_core::port::query::{Evidence, Lineage, RawKept, Row, View};
 use patra_core::{InstanceId, PlanId, RunId, Ts};
 use serde_json::{Value, json};
 
-use super::{Batch, Event, MemStore, Quarantined, Task, place, view};
+use super::{Batch, Event, MemStore, Quarantined, Run, Task, place, view};
 
 impl MemStore {
     pub fn evidence(&self, run: RunId, batch_no: u32) -> Option<Evidence> {
@@ -16,7 +17,7 @@ impl MemStore {
         let kept = self.quarantine.iter().filter(|kept| kept.run == run && kept.batch_no == batch_no);
         Some(Evidence {
             batch: self.batch_json(batch),
-            run: object(View::Runs, &view::run(row, task)),
+            run: run_json(row, task),
             task: task_json(task),
             slice: self.slice_json(task.lineage.slice.0),
             plan: self.plan_json(task.lineage.plan),
@@ -50,7 +51,7 @@ impl MemStore {
             plan: self.plan_json(plan),
             slices: self.slices.iter().filter(|row| row.plan == plan).map(|row| self.slice_json(row.id.0)).collect(),
             tasks: tasks().map(task_json).collect(),
-            runs: runs.map(|run| object(View::Runs, &view::run(run, &self.tasks[place(run.task.0)]))).collect(),
+            runs: runs.map(|run| run_json(run, &self.tasks[place(run.task.0)])).collect(),
             batches: batches[..shown].iter().map(without_digests).collect(),
             batches_left_out: (batches.len() - shown) as u64,
         })
@@ -65,9 +66,9 @@ impl MemStore {
         row["idempotent_key"] = json!(batch.idempotent_key);
         row["position"] = json!(batch.position);
         row["next_position"] = json!(batch.next);
-        row["window_from"] = json!(task.what.window.map(|window| window.from));
-        row["window_to"] = json!(task.what.window.map(|window| window.to));
-        row
+        row["before_url"] = json!(url(Some(&batch.position)));
+        row["next_url"] = json!(url(batch.next.as_ref()));
+        with_window(row, task)
     }
 
     pub(super) fn event_json(&self, event: &Event) -> Value {
@@ -94,7 +95,10 @@ impl MemStore {
     }
 
     fn plan_json(&self, id: PlanId) -> Value {
-        object(View::Plans, &view::plan(&self.plans[place(id.0)]))
+        let plan = &self.plans[place(id.0)];
+        let mut row = object(View::Plans, &view::plan(plan));
+        row["expr_proto_hash"] = json!(plan.snapshot_hash);
+        row
     }
 }
 
@@ -106,6 +110,23 @@ fn task_json(task: &Task) -> Value {
     row["expr_hash"] = json!(task.what.expr_hash);
     row["idempotent_key"] = json!(task.what.task_key);
     row
+}
+
+fn run_json(run: &Run, task: &Task) -> Value {
+    with_window(object(View::Runs, &view::run(run, task)), task)
+}
+
+fn with_window(mut row: Value, task: &Task) -> Value {
+    row["window_from"] = json!(task.what.window.map(|window| window.from));
+    row["window_to"] = json!(task.what.window.map(|window| window.to));
+    row
+}
+
+fn url(position: Option<&Position>) -> Option<&str> {
+    match position {
+        Some(Position::Url(url)) => url.as_deref(),
+        _ => None,
+    }
 }
 
 fn quarantine_json(kept: &Quarantined) -> Value {

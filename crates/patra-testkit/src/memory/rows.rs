@@ -291,6 +291,13 @@ pub struct SignalRow {
 }
 
 #[derive(Clone, Debug)]
+pub struct GateRow {
+    pub key: String,
+    pub state: patra_core::gate::State,
+    pub updated_at: Ts,
+}
+
+#[derive(Clone, Debug)]
 pub struct HoldRow {
     pub id: HoldId,
     pub kind: HoldKind,

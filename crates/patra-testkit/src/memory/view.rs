@@ -7,8 +7,8 @@ use patra_core::tx::TxError;
 use serde_json::json;
 
 use super::{
-    ArchiveRow, Batch, CandidateRow, Cursor, Event, EventLineage, ExportRow, HoldRow, Instance, Item, MemStore, Plan,
-    Quarantined, Run, SignalRow, Slice, Task, place,
+    ArchiveRow, Batch, CandidateRow, Cursor, Event, EventLineage, ExportRow, GateRow, HoldRow, Instance, Item,
+    MemStore, Plan, Quarantined, Run, SignalRow, Slice, Task, place,
 };
 
 impl MemStore {
@@ -53,6 +53,7 @@ impl MemStore {
             View::Candidates => self.candidates.iter().map(candidate).collect(),
             View::Signals => self.signals.values().map(signal).collect(),
             View::Holds => self.holds.values().map(hold).collect(),
+            View::Gates => self.gates.iter().zip(1..).map(gate).collect(),
             View::Archive => self.archive.iter().map(archived).collect(),
             View::Exports => self.exports.iter().map(export).collect(),
             View::Keys => self.keys.iter().map(key).collect(),
@@ -329,6 +330,10 @@ fn signal(row: &SignalRow) -> Row {
         Cell::Time(row.created_at),
         Cell::Time(row.updated_at),
     ]
+}
+
+fn gate((row, id): (&GateRow, i64)) -> Row {
+    vec![Cell::Int(id), text(&*row.key), Cell::Json(row.state.write()), Cell::Time(row.updated_at)]
 }
 
 fn hold(row: &HoldRow) -> Row {

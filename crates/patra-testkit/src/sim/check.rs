@@ -1,16 +1,23 @@
 //! What must always hold, checked after every transaction against the tables themselves. It keeps a copy of the little
 //! that it needs of the state before, so a check costs about as much as what changed.
 
-use patra_core::cursor::{Mark, completed_end};
+mod control;
+mod plan;
+mod segment;
+
 use patra_core::paging::Position;
 use patra_core::record::{Rejected, Version};
-use patra_core::state::{BatchStatus, Direction, RunStatus, TaskStatus, TriggerStatus};
+use patra_core::state::{BatchStatus, RunStatus, TaskStatus, TriggerStatus};
 use patra_core::tx::{CommitBatch, Done, LeaseRef, Tx, TxError};
-use patra_core::{Fence, RunId, Ts, Window};
+use patra_core::{Fence, HoldId, RunId, Ts};
 
 use super::far::{Far, number};
 use super::partition::of_cursor;
-use crate::memory::{Batch, Cursor, Event, Instance, MemStore, Task};
+use crate::memory::{Batch, Event, Instance, MemStore, Task};
+pub(super) use control::stops;
+pub(super) use plan::completed;
+use plan::{reach, within_prefix};
+use segment::is_new;
 
 /// A rule that was broken.
 pub(super) type Broken = String;
@@ -30,6 +37,8 @@ pub(super) struct Checker {
     /// Place in `items` by the number of the record.
     item_of: Vec<Option<usize>>,
     quarantined: Vec<(usize, Ts)>,
+    /// Pauses and blown fuses that last.
+    stops: Vec<HoldId>,
     max_attempts: u32,
 }
 
@@ -69,6 +78,7 @@ impl Checker {
         self.versions.clear();
         self.item_of.clear();
         self.quarantined.clear();
+        self.stops.clear();
         Checker { max_attempts, batches: 0, inserted: 0, ..self }
     }
 
@@ -84,12 +94,16 @@ impl Checker {
         if caller.stale && result.is_ok() && !matches!(tx, Tx::EndRun(_)) {
             return Err(format!("fenced: {} with a stale fence was accepted", tx.name()));
         }
+        self.check_split(mem, tx)?;
+        self.check_done(mem, now, tx, far)?;
+        self.check_control(mem, tx, result)?;
         self.check_tasks(mem, now, tx, &caller)?;
         self.check_ledger(mem, &caller)?;
-        self.check_items(mem, tx, result)?;
+        self.check_items(mem, now, tx, result)?;
         self.check_triggers(mem, now, tx, result)?;
         self.check_events(mem)?;
-        self.check_cursors(mem, now, far)
+        self.check_cursors(mem, now, tx, far)?;
+        self.check_plan(mem, tx, result)
     }
 
     /// The fence that the transaction carries, and whether it is the task's.
@@ -109,7 +123,7 @@ impl Checker {
         for (at, task) in mem.tasks.iter().enumerate() {
             let until = task.lease.as_ref().map(|(_, until)| *until);
             let Some(seen) = self.tasks.get(at).copied() else {
-                self.check_new_task(mem, task)?;
+                self.check_new_task(mem, tx, task)?;
                 self.tasks.push(Seen {
                     status: task.status,
                     fence: task.fence,
@@ -130,27 +144,6 @@ impl Checker {
             self.check_change(mem, now, tx, caller, seen, task)?;
             let row = &mut self.tasks[at];
             (row.status, row.fence, row.until, row.attempts) = (task.status, task.fence, until, task.attempts);
-        }
-        Ok(())
-    }
-
-    /// Two tasks never cover the same part of a namespace, unless one of them has failed.
-    fn check_new_task(&self, mem: &MemStore, task: &Task) -> Result<(), Broken> {
-        let cursor = &mem.cursors[task.cursor.0 as usize - 1];
-        let part = |window: Option<Window>| match (window, cursor.began, cursor.direction()) {
-            (Some(Window { from, to }), Some(began), Direction::Forward) => Window::new(from.max(began), to),
-            (Some(Window { from, to }), Some(began), Direction::Backfill) => Window::new(from, to.min(began)),
-            _ => None,
-        };
-        let Some(own) = part(task.what.window) else { return Ok(()) };
-        let covers = |other: &&Task| {
-            let dead = matches!(other.status, TaskStatus::Failed | TaskStatus::Partial | TaskStatus::Cancelled);
-            other.id < task.id && other.cursor == task.cursor && !dead
-        };
-        for other in mem.tasks.iter().filter(covers) {
-            if part(other.what.window).is_some_and(|theirs| theirs.from < own.to && own.from < theirs.to) {
-                return Err(format!("no double work: tasks {} and {} cover the same time", other.id, task.id));
-            }
         }
         Ok(())
     }
@@ -189,7 +182,7 @@ impl Checker {
             return Err(format!("one live lease: task {id} was claimed with a lease that is over"));
         }
         match (seen.until, until) {
-            (Some(old), None) if caller.lease.is_none() && old > now => {
+            (Some(old), None) if caller.lease.is_none() && old > now && !matches!(tx, Tx::Cancel(_)) => {
                 return Err(format!("one live lease: {} took task {id} from its living holder", tx.name()));
             }
             (Some(old), Some(new)) if old != new && !claimed && (!matches!(tx, Tx::Renew(_)) || old <= now) => {
@@ -208,6 +201,9 @@ impl Checker {
         }
         if seen.status != task.status {
             self.check_run_of(mem, task)?;
+        }
+        if task.status == TaskStatus::Succeeded && task.what.segment.is_some() {
+            return self.check_segment(mem, task);
         }
         if task.status == TaskStatus::Succeeded {
             let last = self.tasks[id.0 as usize - 1].last_batch.map(|at| &mem.batches[at]);
@@ -279,7 +275,7 @@ impl Checker {
         Ok(())
     }
 
-    fn check_items(&mut self, mem: &MemStore, tx: &Tx, result: &Result<Done, TxError>) -> Result<(), Broken> {
+    fn check_items(&mut self, mem: &MemStore, now: Ts, tx: &Tx, result: &Result<Done, TxError>) -> Result<(), Broken> {
         for (at, item) in mem.items.iter().enumerate().skip(self.versions.len()) {
             let Some(number) = number(&item.key) else { return Err(format!("an item `{}` from nowhere", item.key)) };
             if self.item_of.len() <= number {
@@ -295,6 +291,9 @@ impl Checker {
             self.quarantined.push(place);
         }
         let (Tx::CommitBatch(op), Ok(_)) = (tx, result) else { return Ok(()) };
+        if !op.checked.is_empty() && is_new(tx, result) {
+            self.check_tries(mem, now, op)?;
+        }
         self.check_page(mem, op)
     }
 
@@ -384,7 +383,7 @@ impl Checker {
         Ok(())
     }
 
-    fn check_cursors(&mut self, mem: &MemStore, now: Ts, far: &Far) -> Result<(), Broken> {
+    fn check_cursors(&mut self, mem: &MemStore, now: Ts, tx: &Tx, far: &Far) -> Result<(), Broken> {
         for (at, row) in mem.cursors.iter().enumerate() {
             if self.cursors.len() <= at {
                 self.cursors.push((None, None));
@@ -393,6 +392,9 @@ impl Checker {
             let reached = row.value.as_ref().map(|mark| reach(row, mark));
             if *value == reached {
                 continue;
+            }
+            if !matches!(tx, Tx::AdvanceCursor(op) if op.cursor == row.id) {
+                return Err(format!("own progress: {} moved cursor {}", tx.name(), row.id));
             }
             let (Some(new), Some(mark)) = (reached.filter(|new| value.is_none_or(|old| old < *new)), &row.value) else {
                 return Err(format!("cursor monotonic: cursor {} went from {value:?} to {:?}", row.id, row.value));
@@ -406,24 +408,25 @@ impl Checker {
             let old = value.replace(new).map_or(row.began, |old| Some(Ts::from_micros(old.abs())));
             within_prefix(mem, at, mark)?;
             if let (Some(old), Some(new)) = (old, mark.instant()) {
-                self.check_no_gap(mem, far, now, of_cursor(&row.name), old.min(new), old.max(new))?;
+                self.check_no_gap(mem, far, now, of_cursor(&row.name), (old.min(new), old.max(new)), false)?;
             }
         }
         Ok(())
     }
 
-    /// Every record that the far side shows in `[from, to)` of the partition is stored or in quarantine.
+    /// Every record that the far side shows in `[from, to)` of the partition is stored or in quarantine. One that came late
+    /// is found by the windows that are planned after that.
     pub(super) fn check_no_gap(
         &self,
         mem: &MemStore,
         far: &Far,
         now: Ts,
         partition: Option<usize>,
-        from: Ts,
-        to: Ts,
+        (from, to): (Ts, Ts),
+        late: bool,
     ) -> Result<(), Broken> {
         for (number, record) in far.records.iter().enumerate().filter(|(_, record)| record.partition == partition) {
-            let Some(shown) = record.shown(now).filter(|shown| from <= shown.updated_at && shown.updated_at < to)
+            let Some(shown) = record.owed(now, late).filter(|shown| from <= shown.updated_at && shown.updated_at < to)
             else {
                 continue;
             };
@@ -447,26 +450,4 @@ impl Checker {
 fn place(rejected: &Rejected) -> Option<(usize, Ts)> {
     let number = rejected.key.as_deref().and_then(number)?;
     Some((number, rejected.reason.parse().map_or(Ts::MAX, Ts::from_micros)))
-}
-
-/// How far a mark is, going in the direction of its cursor.
-fn reach(cursor: &Cursor, mark: &Mark) -> i64 {
-    match (mark, cursor.direction()) {
-        (Mark::At(at), Direction::Forward) => at.micros(),
-        (Mark::At(at), Direction::Backfill) => -at.micros(),
-        (Mark::Nth { ordinal, .. }, _) => *ordinal,
-    }
-}
-
-/// A cursor or its event never lies beyond the completed prefix.
-fn within_prefix(mem: &MemStore, cursor: usize, mark: &Mark) -> Result<(), Broken> {
-    let row = &mem.cursors[cursor];
-    let Some(began) = row.began else { return Ok(()) };
-    let done = mem.tasks.iter().filter(|task| task.cursor == row.id && task.status == TaskStatus::Succeeded);
-    let windows: Vec<Window> = done.filter_map(|task| task.what.window).collect();
-    let prefix = Mark::At(completed_end(row.direction(), began, &windows));
-    if reach(row, mark) > reach(row, &prefix) {
-        return Err(format!("no gap: cursor {} at {mark:?}, beyond its completed prefix {prefix:?}", row.id));
-    }
-    Ok(())
 }

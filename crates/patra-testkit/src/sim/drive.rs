@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use patra_core::health::Advice;
 use patra_core::protocol::run::{Fetch, Got, Refusal, Run, Want};
 use patra_core::protocol::{executor, planner};
 use patra_core::tx::{Done, RunStarted, Tx, TxError};
@@ -68,7 +67,9 @@ impl World {
                 });
                 let mut wants = self.pool.executor.pop().unwrap_or_default();
                 if let Some(executor) = &mut machines.executor {
+                    let held = renewed.as_ref().map_or(Vec::new(), |renewed| renewed.paused.clone());
                     executor.on_renewed(from.sent, now, &asked.leases, renewed, &mut wants);
+                    self.processes[process].machines.told_to_give_back(&held);
                 }
                 self.do_executor(process, wants);
             }
@@ -175,7 +176,8 @@ impl World {
                     let mut run = Run::new(*lease, options, self.rng.fork());
                     let mut wants = self.pool.run.pop().unwrap_or_default();
                     run.start(&mut wants);
-                    let number = self.processes[process].machines.add(run);
+                    let memory = self.pool.actives.pop();
+                    let number = self.processes[process].machines.add(run, memory);
                     self.do_run(process, number, wants);
                     if self.processes[process].draining {
                         self.tell_run(process, number, Got::Stop { why: STOP });
@@ -187,7 +189,9 @@ impl World {
                     }
                 }
                 executor::Want::GiveBack(held) => {
-                    if let Some(number) = self.processes[process].machines.number_of(held) {
+                    if self.mutant != Some(Mutant::GiveBackIgnored)
+                        && let Some(number) = self.processes[process].machines.number_of(held)
+                    {
                         self.tell_run(process, number, Got::Stop { why: STOP });
                     }
                 }
@@ -227,16 +231,17 @@ impl World {
             match want {
                 Want::Tx(tx) => self.send(process, Machine::Run(number), tx),
                 Want::Prepare { .. } => {
-                    let active = self.processes[process].machines.find(number);
-                    let partitioned = active.is_some_and(|active| active.partition.is_some());
-                    let policy = if partitioned { &self.partition_policy } else { &self.policy };
-                    let policy = std::sync::Arc::clone(policy);
+                    let policy = match self.processes[process].machines.find(number) {
+                        Some(active) if active.update => self.update_policy.as_ref(),
+                        Some(active) if active.partition.is_some() => self.partition_policy.as_ref(),
+                        _ => None,
+                    };
+                    let policy = std::sync::Arc::clone(policy.unwrap_or(&self.policy));
                     self.tell_run(process, number, Got::Prepared(Ok(policy)));
                 }
-                Want::Permit => {
-                    let now = self.processes[process].local(self.now);
-                    let decision = self.processes[process].machines.gate.acquire(now);
-                    self.tell_run(process, number, Got::Permit(decision, Advice::default()));
+                Want::Permit { .. } => {
+                    let (decision, advice) = self.permit(process);
+                    self.tell_run(process, number, Got::Permit(decision, advice));
                 }
                 Want::CoolDown(silence) => {
                     let now = self.processes[process].local(self.now);
@@ -253,13 +258,21 @@ impl World {
                     };
                     self.tell_run(process, number, Got::Screened(answer));
                 }
-                // Nothing in this world is an UPDATE.
-                Want::Wanted { .. } => self.tell_run(process, number, Got::Wanted(Ok(Vec::new()))),
+                Want::Wanted { stream, segment, after, limit } => {
+                    let answer = if self.now < self.outage_until || self.rng.chance(self.profile.faults.busy) {
+                        Err(TxError::Busy)
+                    } else {
+                        Ok(self.store.wanted(&stream, &segment, after.as_deref(), limit))
+                    };
+                    self.tell_run(process, number, Got::Wanted(answer));
+                }
                 Want::Finished(_) => {
                     let now = self.processes[process].local(self.now);
                     let machines = &mut self.processes[process].machines;
                     let Some(at) = machines.runs.iter().position(|active| active.number == number) else { continue };
-                    let lease = machines.runs.remove(at).lease;
+                    let over = machines.runs.remove(at);
+                    let lease = over.lease;
+                    self.pool.actives.push(over);
                     if let Some(executor) = &mut machines.executor {
                         executor.on_ended(now, lease);
                     }
@@ -276,8 +289,13 @@ impl World {
             self.broken = Some(format!("budget: process {process} sent a request before Retry-After was over"));
             return;
         }
-        let active = this.machines.find(number).map(|active| (active.window, active.partition));
-        let Some((window, partition)) = active else { return };
+        let Some(active) = this.machines.find(number) else { return };
+        let (window, partition, update) = (active.window, active.partition, active.update);
+        if active.held {
+            let broken = format!("held: task {} is read on although its executor knows", active.lease.task);
+            self.fail(broken);
+            return;
+        }
         let committed = self.check.committed(&self.store.mem, fetch.run);
         if fetch.batch_no as usize > committed + 2 {
             let broken = format!("look-ahead: page {} is read, {committed} are committed", fetch.batch_no);
@@ -291,14 +309,22 @@ impl World {
             at = self.now + Duration::from_secs(10);
             Err(refusal(Code::TimeoutError, Level::L1))
         } else {
-            self.far_answer(process, window, partition, fetch)
+            let poison = if update { None } else { self.far.poisons(window, &fetch.position) };
+            self.far_answer(process, window, partition, poison, fetch)
         };
         self.agenda.push(at, &mut self.rng, Event::Fetched { process, life, run: number, result });
     }
 
-    fn far_answer(&mut self, process: usize, window: Window, partition: Option<usize>, fetch: &Fetch) -> PageResult {
+    fn far_answer(
+        &mut self,
+        process: usize,
+        window: Window,
+        partition: Option<usize>,
+        poison: Option<PoisonKind>,
+        fetch: &Fetch,
+    ) -> PageResult {
         let details = matches!(fetch.position, patra_core::paging::Position::Ids { .. });
-        match self.far.poisons(window, &fetch.position).filter(|_| partition.is_none()) {
+        match poison.filter(|_| partition.is_none()) {
             // It is the window that is refused, not the ids that it names.
             Some(PoisonKind::Refused) if details => {}
             Some(PoisonKind::Transient) => return Err(refusal(Code::PlatformError, Level::L1)),
@@ -322,6 +348,9 @@ impl World {
         if !details && self.rng.chance(self.profile.faults.refused) {
             return Err(refusal(Code::PlatformError, Level::L2));
         }
+        if self.rng.chance(self.profile.faults.fatal) {
+            return Err(self.fatal());
+        }
         if let patra_core::paging::Position::Ids { ids, .. } = &fetch.position {
             let details = self.far.details(ids, self.now);
             return details.map(Box::new).ok_or_else(|| refusal(Code::PlatformError, Level::L2));
@@ -338,6 +367,18 @@ impl World {
         Ok(Box::new(page))
     }
 
+    /// We are locked out, the source is broken, or our request is wrong: nobody should go on like this.
+    fn fatal(&mut self) -> Box<Refusal> {
+        let (code, level, status) = match self.rng.below(3) {
+            0 => (Code::UpstreamAuthFailed, Level::L4, 401),
+            1 => (Code::ParseError, Level::L4, 200),
+            _ => (Code::ValidationError, Level::L2, 403),
+        };
+        let mut refusal = refusal(code, level);
+        refusal.evidence.status = status;
+        refusal
+    }
+
     /// Bugs on the way from the store to a machine.
     fn distort(&mut self, Exchange { tx, result, .. }: &mut Exchange) {
         match (self.mutant, &*tx) {
@@ -352,6 +393,11 @@ impl World {
                 let window = self.store.mem.tasks[op.lease.task.0 as usize - 1].what.window;
                 match mutant {
                     Mutant::ResumeForgets => *resume = None,
+                    Mutant::ResumeForgetsTotal => {
+                        if let Some(resume) = resume {
+                            resume.total = None;
+                        }
+                    }
                     Mutant::ResumeAtEnd => {
                         if let Some(resume) = resume {
                             resume.next = None;

@@ -9,6 +9,9 @@ use patra_core::protocol::{executor, planner};
 use patra_core::rng::Rng;
 use patra_core::tx::{Done, Tx, TxError};
 
+use super::control::Act;
+use super::process::Active;
+
 #[derive(Debug)]
 pub(super) enum Event {
     /// A transaction reaches the store.
@@ -37,6 +40,8 @@ pub(super) enum Event {
     Fire {
         number: u64,
     },
+    /// Somebody does something to the work.
+    Act(Act),
     Outage {
         until: Ts,
     },
@@ -75,6 +80,8 @@ pub(super) enum Machine {
 pub(super) struct Pool {
     #[expect(clippy::vec_box, reason = "the boxes themselves are used again")]
     pub(super) exchanges: Vec<Box<Exchange>>,
+    #[expect(clippy::vec_box, reason = "the boxes themselves are used again")]
+    pub(super) actives: Vec<Box<Active>>,
     pub(super) run: Vec<Vec<run::Want>>,
     pub(super) executor: Vec<Vec<executor::Want>>,
     pub(super) planner: Vec<Vec<planner::Want>>,

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use patra_core::paging::{Facts, Position};
-use patra_core::protocol::run::{Evidence, Page};
+use patra_core::protocol::run::{Evidence, Order, Page};
 use patra_core::record::{Candidate, Record, Rejected, Version};
 use patra_core::rng::Rng;
 use patra_core::{Code, Ts, Window};
 
 use super::profile::Profile;
+use super::shape::Pages;
 
 /// All that the far side will ever show.
 #[derive(Debug)]
@@ -22,6 +23,9 @@ pub(super) struct Far {
     pub(super) ids_only: bool,
     /// A query gives out only so many records, and tells how many there are.
     pub(super) ceiling: Option<u64>,
+    pages: Pages,
+    descending: bool,
+    pub(super) lookback: Duration,
 }
 
 #[derive(Debug)]
@@ -43,6 +47,8 @@ pub(super) struct Revision {
     pub(super) updated_at: Ts,
     visible_at: Ts,
     malformed: bool,
+    /// Shown only after the safety lag: windows that look back must find it.
+    late: bool,
 }
 
 /// A window that holds this instant can never be read.
@@ -66,8 +72,12 @@ impl Revision {
     /// Shown no earlier than the one before.
     fn draw(rng: &mut Rng, profile: &Profile, updated_at: Ts, before: Ts) -> Revision {
         let late = if rng.chance(400) { rng.below(profile.lag.as_micros() as u64 - 1_000_000) } else { 0 };
-        let visible_at = before.max(updated_at + Duration::from_micros(late));
-        Revision { updated_at, visible_at, malformed: rng.chance(profile.malformed) }
+        let mut visible_at = before.max(updated_at + Duration::from_micros(late));
+        if let Some(lookback) = profile.shape.lookback.filter(|_| rng.chance(250)) {
+            visible_at = visible_at.max(updated_at + profile.lag + lookback / (1 + rng.below(3) as u32));
+        }
+        let late = visible_at > updated_at + profile.lag;
+        Revision { updated_at, visible_at, malformed: rng.chance(profile.malformed), late }
     }
 }
 
@@ -84,8 +94,19 @@ impl Poison {
 
 impl Far {
     pub(super) fn new(rng: &mut Rng, profile: &Profile, start: Ts, records: Vec<FarRecord>) -> Far {
-        let mut far = Far { records, poison: None, ids_only: profile.details.is_some(), ceiling: None };
+        let mut far = Far {
+            records,
+            poison: None,
+            ids_only: profile.details.is_some(),
+            ceiling: None,
+            pages: profile.shape.pages,
+            descending: profile.shape.order == Some(Order::Descending),
+            lookback: profile.shape.lookback.unwrap_or_default(),
+        };
         far.add(rng, profile, start, profile.records);
+        if profile.shape.range.is_some() {
+            far.steady(profile.page_size as usize);
+        }
         // With less, a window would be cut into a slice for each record.
         far.ceiling = profile.ceiling.then(|| far.densest().max(3) + 1 + rng.below(2));
         far.poison = profile.poison.then(|| Poison::draw(rng, profile, start));
@@ -126,6 +147,14 @@ impl Far {
         }
     }
 
+    /// Ranges of pages are read one page further back: so many records may leave a window, and are not missed.
+    fn steady(&mut self, leaving: usize) {
+        let moving = self.records.iter_mut().filter(|record| !record.ghost && !record.later.is_empty());
+        for record in moving.skip(leaving) {
+            record.ghost = true;
+        }
+    }
+
     /// The most records that share a second: a window cannot be cut below that.
     pub(super) fn densest(&self) -> u64 {
         let mut seconds = std::collections::BTreeMap::new();
@@ -137,13 +166,13 @@ impl Far {
 
     pub(super) fn poisons(&self, window: Window, position: &Position) -> Option<PoisonKind> {
         let poison = self.poison.filter(|poison| window.contains(poison.at))?;
-        let first = matches!(position, Position::Token(None));
+        let first = matches!(position, Position::Token(None)) || self.pages.before(position, 1) == Some(0);
         (!first || !poison.later_pages_only).then_some(poison.kind)
     }
 
     /// The content behind these ids, as it is at `now`; nothing when one of them is bad. An id that is not shown is left out.
     pub(super) fn details(&self, ids: &[String], now: Ts) -> Option<Page> {
-        let mut page = Page { evidence: no_evidence(), ..Page::default() };
+        let mut page = blank_page();
         for record in ids.iter().filter_map(|id| self.records.get(number(id)?)) {
             let Some(shown) = record.shown(now) else { continue };
             if record.bad {
@@ -174,33 +203,37 @@ impl Far {
         now: Ts,
         from_inclusive: bool,
     ) -> Page {
-        let after = parse_token(position);
+        let window = Window { from: window.from - self.lookback, ..window };
+        // The endpoint of the partitions is read by tokens, in its own order.
+        let numbered = self.pages.before(position, size).filter(|_| partition.is_none());
+        let descending = self.descending && partition.is_none();
+        let rank = |at: Ts, id: u32| if descending { (-at.micros(), -i64::from(id)) } else { (at.micros(), id.into()) };
+        let after = parse_token(position).map(|(at, id)| rank(at, id));
+        let upto = numbered.unwrap_or(0) + size;
         let mut found: Vec<(Ts, u32, bool)> = Vec::with_capacity(8);
         let (mut more, mut total) = (false, 0);
         for (id, record) in self.records.iter().enumerate().filter(|(_, record)| record.partition == partition) {
             for shown in record.listed(now) {
-                let at = (shown.updated_at, id as u32);
-                let inside = window.contains(at.0) && (from_inclusive || at.0 > window.from);
+                let inside = window.contains(shown.updated_at) && (from_inclusive || shown.updated_at > window.from);
                 total += u64::from(inside);
-                if !inside || after.is_some_and(|after| at <= after) {
+                let own = rank(shown.updated_at, id as u32);
+                if !inside || after.is_some_and(|after| own <= after) {
                     continue;
                 }
-                let place = found.partition_point(|other| (other.0, other.1) < at);
-                if place < size {
-                    found.insert(place, (at.0, at.1, shown.malformed));
+                let place = found.partition_point(|other| rank(other.0, other.1) < own);
+                if place < upto {
+                    found.insert(place, (shown.updated_at, id as u32, shown.malformed));
                 }
-                if found.len() > size || place >= size {
-                    found.truncate(size);
+                if found.len() > upto || place >= upto {
+                    found.truncate(upto);
                     more = true;
                 }
             }
         }
-        let mut page = Page {
-            facts: Facts { items: found.len() as u32, ..Facts::default() },
-            records: Vec::with_capacity(found.len()),
-            evidence: no_evidence(),
-            ..Page::default()
-        };
+        found.drain(..numbered.unwrap_or(0).min(found.len()));
+        let mut page = blank_page();
+        page.facts.items = found.len() as u32;
+        page.facts.total = numbered.map(|_| total);
         if let (Some(ceiling), None) = (self.ceiling, partition) {
             page.facts.total = Some(total);
             // What lies beyond is not given out, and nothing says so but the total.
@@ -220,7 +253,7 @@ impl Far {
                 page.records.push(record.at(*updated_at));
             }
         }
-        if let (true, Some((at, id, _))) = (more, found.last()) {
+        if let (true, None, Some((at, id, _))) = (more, numbered, found.last()) {
             page.facts.next_token = Some(format!("{}.{id}", at.micros()));
         }
         page
@@ -231,6 +264,11 @@ impl FarRecord {
     /// Oldest first.
     fn revisions(&self) -> impl DoubleEndedIterator<Item = &Revision> {
         std::iter::once(&self.first).chain(&self.later)
+    }
+
+    /// What is shown at `now`; without `late`, not what could not be seen in time.
+    pub(super) fn owed(&self, now: Ts, late: bool) -> Option<Revision> {
+        self.shown(now).filter(|shown| late || !shown.late)
     }
 
     /// What is shown at `now`.
@@ -265,6 +303,17 @@ impl FarRecord {
     }
 }
 
+fn blank_page() -> Page {
+    Page {
+        facts: Facts::default(),
+        records: Vec::new(),
+        rejected: Vec::new(),
+        candidates: Vec::new(),
+        content: [0; 16],
+        evidence: no_evidence(),
+    }
+}
+
 /// Nothing to keep of an exchange that never happened.
 pub(super) fn no_evidence() -> Evidence {
     Evidence {
@@ -274,11 +323,17 @@ pub(super) fn no_evidence() -> Evidence {
         request_digest: String::new(),
         response_digest: String::new(),
         raw: None,
+        left: Ok(None),
     }
 }
 
 /// The keys of all records that a world may have.
 static KEYS: LazyLock<Vec<String>> = LazyLock::new(|| (0..255).map(|number| format!("r{number}")).collect());
+
+/// The key of the record with this number.
+pub(super) fn key(number: u64) -> String {
+    format!("r{number}")
+}
 
 /// The number of a record in its key.
 pub(super) fn number(key: &str) -> Option<usize> {

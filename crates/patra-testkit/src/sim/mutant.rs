@@ -59,6 +59,8 @@ mutants! {
     ResumeSkipsPage,
     /// A run with a committed page counts as read to its end.
     ResumeAtEnd,
+    /// A resumed run does not notice that numbered records have moved meanwhile.
+    ResumeForgetsTotal,
     /// A resumed run begins anew, beside what is committed.
     ResumeForgets,
     /// A repeated commit writes a second ledger row.
@@ -91,6 +93,48 @@ mutants! {
     TaskKeyWithoutState,
     /// A backfill moves the harvest's cursor.
     BackfillMovesHarvest,
+    /// The event of a backfill names the lowest window that is complete, not the end of its prefix.
+    BackfillToMin,
+    /// A backfill in parts goes on above what it has sliced.
+    BackfillRestAbove,
+    /// A window whose pages are shared out loses its first range.
+    RangeLeavesPageOut,
+    /// Windows do not look back.
+    LookbackIgnored,
+    /// One range of pages that is read completes its window.
+    RangesCountAlone,
+    /// What is done of a window that was read half-way is taken to be all of it.
+    DoneTooFar,
+    /// What is done of such a window is read again.
+    DoneIsForgotten,
+    /// What remains of such a window begins a second too late.
+    RemainderTooShort,
+    /// A task that fails at L4 stops nobody.
+    FuseHolds,
+    /// An UPDATE leaves out the last id of a segment.
+    UpdateForgetsId,
+    /// The last segment of a plan begins behind its own end.
+    SegmentsLeaveHole,
+    /// A plan over ids ends with its first part.
+    SegmentsEndEarly,
+    /// That a record was looked at is not written down.
+    LooksAreLost,
+    /// An id whose content is refused counts as fetched.
+    RefusalResolves,
+    /// A task that is held is claimed.
+    ClaimIgnoresHold,
+    /// A trigger whose source is held is planned.
+    TakeIgnoresHold,
+    /// A renewal does not tell that somebody holds the task.
+    RenewHidesHold,
+    /// A run that is told that its task is held goes on.
+    GiveBackIgnored,
+    /// A sweep ends the holds.
+    SweepEndsHolds,
+    /// A task of what is cancelled stays in the queue.
+    CancelLeavesQueued,
+    /// Windows of cancelled tasks count as covered.
+    CancelledIsCovered,
     /// A plan is saved whatever epoch the planner saw.
     EpochUnchecked,
     /// Every part of a plan begins again with the windows that failed.

@@ -100,6 +100,9 @@ impl World {
     /// What the compiler makes of a trigger.
     pub(super) fn compile(&mut self, trigger: &TriggerTaken) -> Result<Compiled, NotCompiled> {
         let draft = scene::draft(trigger, &self.profile, self.start, self.mutant);
+        if let (Operation::Update, Some(update)) = (trigger.operation, self.profile.update) {
+            return Ok(Compiled::Plan(Box::new(update.draft(trigger, draft))));
+        }
         if trigger.endpoint_name != ENDPOINT {
             return Ok(Compiled::Plan(Box::new(draft)));
         }
@@ -170,7 +173,7 @@ impl World {
                     cursor.value
                 ));
             }
-            self.check.check_no_gap(mem, &self.far, self.now, Some(number), began, end)?;
+            self.check.check_no_gap(mem, &self.far, self.now, Some(number), (began, end), false)?;
         }
         Ok(())
     }

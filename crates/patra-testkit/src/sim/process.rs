@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use patra_core::gate::{Bucket, Rate};
 use patra_core::protocol::executor::{self, Executor};
 use patra_core::protocol::planner::{self, Planner};
 use patra_core::protocol::run::Run;
 use patra_core::protocol::sweeper::{self, Sweeper};
 use patra_core::rng::Rng;
+use patra_core::state::Operation;
 use patra_core::tx::LeaseRef;
 use patra_core::{Ts, Window};
 
+use super::pace::Pace;
 use super::profile::Profile;
 use crate::memory::Due;
 
@@ -56,7 +57,7 @@ pub(super) struct Machines {
     pub(super) sweeper: Sweeper,
     #[expect(clippy::vec_box, reason = "a run is large, and moves when one before it ends")]
     pub(super) runs: Vec<Box<Active>>,
-    pub(super) gate: Bucket,
+    pub(super) gate: Pace,
     next_run: u32,
 }
 
@@ -67,6 +68,10 @@ pub(super) struct Active {
     pub(super) lease: LeaseRef,
     pub(super) window: Window,
     pub(super) partition: Option<usize>,
+    /// It fetches stored records again.
+    pub(super) update: bool,
+    /// Its executor knows that somebody holds the task.
+    pub(super) held: bool,
     pub(super) run: Run,
 }
 
@@ -133,7 +138,7 @@ impl Machines {
             planner,
             sweeper: Sweeper::new(sweep, rng.fork(), local),
             runs: Vec::new(),
-            gate: Bucket::new(Rate { per_sec: 4.0, burst: 2.0 }, local),
+            gate: Pace::new(local),
             next_run: 0,
         }
     }
@@ -142,14 +147,29 @@ impl Machines {
         self.runs.iter().find(|active| active.lease == lease).map(|active| active.number)
     }
 
-    pub(super) fn add(&mut self, run: Run) -> u32 {
+    /// A run is large: one that is over leaves its memory to the next.
+    pub(super) fn add(&mut self, run: Run, memory: Option<Box<Active>>) -> u32 {
         self.next_run += 1;
         let lease = LeaseRef::from(run.lease());
-        // Every task of this world has a window.
+        // An UPDATE has none, and nothing is asked for by it.
         let window = run.lease().window.unwrap_or(Window { from: Ts::MIN, to: Ts::MAX });
         let partition = super::partition::of(run.lease());
-        self.runs.push(Box::new(Active { number: self.next_run, lease, window, partition, run }));
+        let update = run.lease().operation == Operation::Update;
+        let active = Active { number: self.next_run, lease, window, partition, update, held: false, run };
+        self.runs.push(match memory {
+            Some(mut used) => {
+                *used = active;
+                used
+            }
+            None => Box::new(active),
+        });
         self.next_run
+    }
+
+    pub(super) fn told_to_give_back(&mut self, held: &[LeaseRef]) {
+        for active in self.runs.iter_mut().filter(|active| held.contains(&active.lease)) {
+            active.held = true;
+        }
     }
 
     pub(super) fn find(&mut self, number: u32) -> Option<&mut Active> {

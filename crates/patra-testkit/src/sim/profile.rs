@@ -9,6 +9,8 @@ use patra_core::rng::Rng;
 use patra_core::window::{Align, Cut};
 
 use super::partition::Partitions;
+use super::shape::Shape;
+use super::update::Update;
 
 #[derive(Clone, Debug)]
 pub(super) struct Profile {
@@ -49,6 +51,13 @@ pub(super) struct Profile {
     /// A query gives out only so many records.
     pub(super) ceiling: bool,
     pub(super) partitions: Option<Partitions>,
+    pub(super) shape: Shape,
+    /// A backfill goes on beside the harvest, to its end.
+    pub(super) backfill: bool,
+    pub(super) update: Option<Update>,
+    /// How often somebody holds or cancels something.
+    pub(super) pauses: u64,
+    pub(super) cancels: u64,
 }
 
 /// What goes wrong, in permille.
@@ -73,6 +82,8 @@ pub(super) struct Faults {
     pub(super) lost: u64,
     pub(super) slow_far: u64,
     pub(super) repeat: u64,
+    /// A refusal that stops more than its task.
+    pub(super) fatal: u64,
 }
 
 /// How large a world may be. Times in seconds.
@@ -98,7 +109,7 @@ struct Size {
 /// One or two tasks: most of what can go wrong between two holders of one task goes wrong here.
 const TINY: Size = Size {
     executors: 1..3,
-    planners: 1..2,
+    planners: 1..3,
     lease: 4..10,
     width: 20..60,
     records: 1..7,
@@ -117,10 +128,10 @@ const SMALL: Size = Size {
     executors: 1..3,
     planners: 1..3,
     lease: 4..13,
-    width: 12..80,
+    width: 10..60,
     records: 2..10,
     lag: 3..12,
-    history: 10..40,
+    history: 15..50,
     rough: 20..60,
     idle_poll: 1..6,
     triggers: 1..4,
@@ -150,8 +161,8 @@ const LONG: Size = Size {
 impl Size {
     fn draw(rng: &mut Rng) -> Size {
         match rng.below(1_000) {
-            0..600 => TINY,
-            600..990 => SMALL,
+            0..720 => TINY,
+            720..994 => SMALL,
             _ => LONG,
         }
     }
@@ -169,8 +180,10 @@ impl Profile {
         let (records, triggers) = (within(&size.records), within(&size.triggers));
         // A window is only cut when more lies in it than one query gives out, but not in one second.
         let ceiling = rng.chance(200);
-        let (records, clustered) =
-            if ceiling { (records + 5, 100) } else { (records, [300, 700][rng.below(2) as usize]) };
+        let (records, width, clustered) = match ceiling {
+            true => (records + 5, width.max(60), 100),
+            false => (records, width, [300, 700][rng.below(2) as usize]),
+        };
         let partitions = rng.chance(size.partitions).then(|| Partitions::draw(rng));
         Profile {
             faults,
@@ -202,6 +215,11 @@ impl Profile {
             details: rng.chance(300).then(|| 1 + rng.below(3) as u32),
             ceiling,
             partitions,
+            shape: Shape::draw(rng, ceiling),
+            backfill: rng.chance(150),
+            update: rng.chance(120).then(|| Update::draw(rng)),
+            pauses: if rng.chance(120) { 1 + rng.below(3) } else { 0 },
+            cancels: if rng.chance(80) { 1 + rng.below(2) } else { 0 },
         }
     }
 }
@@ -217,7 +235,7 @@ impl Faults {
             unknown_done: upto(120),
             unknown_lost: upto(120),
             slow_store: upto(60),
-            stall: upto(30),
+            stall: upto(50),
             crash: upto(40),
             pause: upto(40),
             jump: upto(25),
@@ -228,6 +246,7 @@ impl Faults {
             lost: upto(60),
             slow_far: upto(100),
             repeat: upto(30),
+            fatal: upto(12),
         }
     }
 }

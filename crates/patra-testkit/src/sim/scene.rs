@@ -9,12 +9,12 @@ use patra_core::protocol::planner::{Budget, Draft, Phase, Shape, SliceForm, Span
 use patra_core::protocol::run;
 use patra_core::record::Stream;
 use patra_core::registry::{Row, Table, WHOLE};
-use patra_core::state::{Operation, TaskStatus};
+use patra_core::state::{Direction, Operation, TaskStatus};
 use patra_core::tx::{ApplyProvenance, EndpointRow, Schedule, TriggerTaken, When};
 use patra_core::{Ts, Window, paging, retry};
 
 use super::Mutant;
-use super::check::Broken;
+use super::check::{Broken, completed};
 use super::profile::Profile;
 use super::world::World;
 use crate::memory::{Cursor, MemStore};
@@ -44,15 +44,19 @@ pub(super) fn policy(profile: &Profile, ceiling: Option<u64>) -> Arc<run::Policy
         paging: paging::Rule {
             ceiling,
             can_cut: ceiling.is_some(),
-            ..paging::Rule::new(paging::Kind::Token { initial: None }, profile.page_size)
+            ..paging::Rule::new(profile.shape.kind(), profile.page_size)
         },
         retry: RETRY,
         stream: Arc::clone(&STREAM),
-        limits: run::Limits::default(),
-        order: None,
+        limits: profile.shape.limits(),
+        order: profile.shape.order,
         generation: Arc::clone(&GENERATION),
         details: profile.details.map(|batch_size| run::Details { batch_size, missing_is_bad: true }),
-        split: ceiling.map(|_| run::Split { step: Duration::from_secs(1), form: FORM.clone(), by_time: true }),
+        split: (ceiling.is_some() || profile.shape.cuts()).then(|| run::Split {
+            step: Duration::from_secs(1),
+            form: FORM.clone(),
+            by_time: true,
+        }),
     })
 }
 
@@ -92,6 +96,10 @@ fn stream(endpoint: &str) -> Stream {
         dedup_scope: endpoint.into(),
         kind: String::new(),
     }
+}
+
+pub(super) fn main_stream() -> Stream {
+    (**STREAM).clone()
 }
 
 /// What the slices of a window that was cut look like.
@@ -134,7 +142,7 @@ pub(super) fn draft(trigger: &TriggerTaken, profile: &Profile, start: Ts, mutant
             operation: trigger.operation,
             cursor_key: String::new(),
             scope: if backfill { Scope::Custom } else { Scope::Expr },
-            namespace_key: "n".into(),
+            namespace_key: if backfill { activity(trigger) } else { "n".into() },
         },
         span: Span::Time {
             cut: profile.cut,
@@ -152,10 +160,15 @@ pub(super) fn draft(trigger: &TriggerTaken, profile: &Profile, start: Ts, mutant
             trigger: trigger_component(trigger),
             ..shape()
         },
-        credential: None,
+        credential: profile.shape.credential(trigger.instance.0),
         labels: serde_json::Value::Null,
         warnings: Vec::new(),
     }
+}
+
+/// Whose progress a backfill or an update makes: its activity's, else its own.
+pub(super) fn activity(trigger: &TriggerTaken) -> String {
+    trigger.activity.clone().unwrap_or_else(|| trigger.public_id.clone())
 }
 
 /// What was planned of a namespace, and what of that was not read.
@@ -167,11 +180,18 @@ pub(super) struct Planned {
 
 pub(super) fn planned(mem: &MemStore, cursor: &Cursor) -> Planned {
     let began = cursor.began.unwrap_or(Ts::MIN);
-    let own = || mem.tasks.iter().filter(|task| task.cursor == cursor.id);
-    let end = own().filter_map(|task| task.what.window).map(|window| window.to).max().unwrap_or(began);
-    let done = own().filter(|task| task.status == TaskStatus::Succeeded);
-    let done: Vec<Window> = done.filter_map(|task| task.what.window).collect();
-    let gaps = Window::new(began, end).map_or(Vec::new(), |whole| whole.minus(&done));
+    let own = mem.tasks.iter().filter(|task| task.cursor == cursor.id).filter_map(|task| task.what.window);
+    let (end, whole) = match cursor.direction() {
+        Direction::Forward => {
+            let end = own.map(|window| window.to).max().unwrap_or(began);
+            (end, Window::new(began, end))
+        }
+        Direction::Backfill => {
+            let end = own.map(|window| window.from).min().unwrap_or(began);
+            (end, Window::new(end, began))
+        }
+    };
+    let gaps = whole.map_or(Vec::new(), |whole| whole.minus(&completed(mem, cursor.id)));
     Planned { began, end, gaps }
 }
 
@@ -188,18 +208,49 @@ pub(super) fn final_check(world: &World) -> Result<(), Broken> {
     else {
         return Err("every task ends: the harvest was never planned".to_owned());
     };
-    let Planned { began, end, gaps } = planned(mem, cursor);
+    check_complete(world, cursor)
+}
+
+/// The backfill of the activity has come down to where the manifest begins, or as far as can be read.
+pub(super) fn check_backfill(world: &World) -> Result<(), Broken> {
+    let mem = &world.store.mem;
+    let own = |row: &&Cursor| row.name.operation == Operation::Backfill && row.name.namespace_key == "a";
+    let Some(cursor) = mem.cursors.iter().find(own) else {
+        // All that it could read was harvested before it began, and is not read again.
+        return Ok(());
+    };
+    check_complete(world, cursor)
+}
+
+/// What was planned of this namespace is read, but for the window that cannot be, and its cursor stands there.
+fn check_complete(world: &World, cursor: &Cursor) -> Result<(), Broken> {
+    let mem = &world.store.mem;
+    let Planned { began, mut end, mut gaps } = planned(mem, cursor);
+    if cursor.direction() == Direction::Backfill {
+        // Nobody asks for more but by name, and names single windows.
+        end = world.start - world.profile.history;
+        gaps = gaps.iter().filter_map(|gap| Window::new(gap.from.max(end), gap.to)).collect();
+        if end >= began {
+            return Ok(());
+        }
+    }
     let poison = world.far.poison.map(|poison| poison.at);
     if let Some(gap) = gaps.iter().find(|gap| !poison.is_some_and(|at| gap.contains(at))) {
         return Err(format!("no gap: {gap:?} was never read"));
     }
-    let expected = gaps.first().map_or(end, |gap| gap.from);
+    let expected = match cursor.direction() {
+        Direction::Forward => gaps.first().map_or(end, |gap| gap.from),
+        Direction::Backfill => gaps.last().map_or(end, |gap| gap.to),
+    };
     let value = cursor.start().unwrap_or(began);
-    if value != expected {
+    let further = cursor.direction() == Direction::Backfill && gaps.is_empty() && value < expected;
+    if value != expected && !further {
         return Err(format!("every task ends: the cursor stands at {value:?} instead of {expected:?}"));
     }
     if gaps.first().is_some_and(|gap| gap.width() > world.profile.cut.max_width) {
         return Err(format!("no gap: more than the window that cannot be read is missing: {gaps:?}"));
     }
-    world.check.check_no_gap(mem, &world.far, world.now, None, began, value)
+    // Windows behind one that cannot be read are no windows in which late records must have been found.
+    let harvest = cursor.direction() == Direction::Forward && poison.is_none();
+    world.check.check_no_gap(mem, &world.far, world.now, None, (began.min(value), began.max(value)), harvest)
 }

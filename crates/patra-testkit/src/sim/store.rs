@@ -1,8 +1,10 @@
 //! The store of the simulated world: the in-memory store as it is, or with one bug.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use patra_core::cursor::Mark;
+use patra_core::bounds::Segment;
+use patra_core::cursor::{Mark, completed_end};
 use patra_core::record::{Candidate, Stream};
 use patra_core::state::{Direction, Operation, RunStatus, TaskStatus};
 use patra_core::tx::{
@@ -118,6 +120,48 @@ impl Store {
                 op.epoch = self.mem.cursors.iter().find(|row| row.name == op.cursor).map_or(0, |row| row.epoch);
                 self.mem.apply(now, &Arc::new(op).into())
             }
+            (Mutant::RangeLeavesPageOut, Tx::EndRun(op)) => {
+                let mut op = (**op).clone();
+                if let RunEnd::Split { slices, .. } = &mut op.end
+                    && slices.iter().all(|slice| slice.task_params.contains("\"pages\":"))
+                    && slices.len() > 1
+                {
+                    slices.remove(0);
+                }
+                self.mem.apply(now, &Arc::new(op).into())
+            }
+            (Mutant::DoneTooFar, Tx::EndRun(op)) if op.done.is_some() => {
+                let done = self.mem.tasks[op.lease.task.0 as usize - 1].what.window;
+                self.mem.apply(now, &Arc::new(EndRun { done, ..(**op).clone() }).into())
+            }
+            (Mutant::RemainderTooShort, Tx::EndRun(op)) if op.done.is_some() => {
+                let mut op = (**op).clone();
+                if let RunEnd::Split { slices, .. } = &mut op.end {
+                    for window in slices.iter_mut().filter_map(|slice| slice.window.as_mut()) {
+                        window.from = (window.from + Duration::from_secs(1)).min(window.to);
+                    }
+                }
+                self.mem.apply(now, &Arc::new(op).into())
+            }
+            (Mutant::FuseHolds, Tx::EndRun(op)) => {
+                self.mem.apply(now, &Arc::new(EndRun { hold: None, ..(**op).clone() }).into())
+            }
+            (Mutant::LooksAreLost, Tx::CommitBatch(op)) if !op.checked.is_empty() => {
+                self.mem.apply(now, &Arc::new(CommitBatch { checked: Vec::new(), ..(**op).clone() }).into())
+            }
+            (Mutant::RefusalResolves, Tx::CommitBatch(op)) if !op.checked.is_empty() => {
+                let mut op = (**op).clone();
+                for checked in &mut op.checked {
+                    checked.failed = None;
+                }
+                self.mem.apply(now, &Arc::new(op).into())
+            }
+            (Mutant::ClaimIgnoresHold, Tx::Claim(_)) | (Mutant::TakeIgnoresHold, Tx::TakeTrigger(_)) => {
+                let holds = std::mem::take(&mut self.mem.holds);
+                let done = self.mem.apply(now, tx);
+                self.mem.holds = holds;
+                done
+            }
             _ => {
                 let done = self.mem.apply(now, tx);
                 self.spoil(mutant, now, tx, done)
@@ -132,6 +176,15 @@ impl Store {
             wanted.retain(|one| !self.mem.candidates.iter().any(|row| row.candidate.id == one.id));
         }
         wanted
+    }
+
+    /// Which ids of the segment must be fetched.
+    pub(super) fn wanted(&self, stream: &Stream, segment: &Segment, after: Option<&str>, limit: u32) -> Vec<String> {
+        let mut keys = self.mem.wanted(stream, &segment.wanted, &segment.range, after, limit);
+        if self.mutant == Some(Mutant::UpdateForgetsId) && keys.len() > 1 {
+            keys.pop();
+        }
+        keys
     }
 
     /// Bugs that show after the transaction.
@@ -156,6 +209,60 @@ impl Store {
                 if let (true, Some(harvest)) = (backfill, harvest) {
                     harvest.value = harvest.value.clone().max(Some(op.to.clone()));
                 }
+            }
+            (Mutant::BackfillToMin, Done::RecordAdvance(at), Tx::RecordAdvance(op)) => {
+                let done = self.mem.tasks.iter().filter(|task| task.status == TaskStatus::Succeeded);
+                let own = done.filter(|task| task.cursor == op.cursor).filter_map(|task| task.what.window);
+                let min = own.map(|window| Mark::At(window.from)).min();
+                if at.direction == Direction::Backfill && (at.target.is_none() || min < at.target) {
+                    at.target = min.clone();
+                    self.append(op.cursor, min, now);
+                }
+            }
+            (Mutant::BackfillRestAbove, Done::TakeTrigger(Some(taken)), _) => {
+                if let (Operation::Backfill, Some(open)) = (taken.operation, &mut taken.plan)
+                    && let (Some(whole), Rest::Time(rest)) =
+                        (self.mem.plans[open.plan.0 as usize - 1].window, &mut open.rest)
+                {
+                    *rest = patra_core::Window { from: rest.to, to: whole.to };
+                }
+            }
+            (Mutant::DoneIsForgotten, Done::ReadCoverage(coverage), _) => {
+                coverage.covered.retain(|window| !self.mem.tasks.iter().any(|task| task.done == Some(*window)));
+            }
+            (Mutant::RangesCountAlone, Done::RecordAdvance(at), Tx::RecordAdvance(op)) => {
+                let own = self.mem.tasks.iter().filter(|task| task.cursor == op.cursor);
+                let done = own.filter(|task| task.status == TaskStatus::Succeeded);
+                let windows: Vec<_> = done.filter_map(|task| task.what.window).collect();
+                let began = self.mem.cursors[op.cursor.0 as usize - 1].start();
+                let end = began.map(|began| Mark::At(completed_end(at.direction, began, &windows)));
+                if end.as_ref().is_some_and(|end| end.is_beyond(at.target.as_ref(), at.direction))
+                    && end.as_ref().map(Mark::instant) != Some(began)
+                {
+                    at.target.clone_from(&end);
+                    self.append(op.cursor, end, now);
+                }
+            }
+            (Mutant::SegmentsLeaveHole, Done::ReadSegments(segments), _) => {
+                if let [_, .., last] = &mut segments.ranges[..] {
+                    last.after = Some(last.through.clone());
+                }
+            }
+            (Mutant::SegmentsEndEarly, Done::ReadSegments(segments), _) => segments.more = false,
+            (Mutant::RenewHidesHold, Done::Renew(renewed), _) => renewed.paused.clear(),
+            (Mutant::SweepEndsHolds, Done::Sweep(_), _) => {
+                for hold in self.mem.holds.values_mut() {
+                    hold.released.get_or_insert((String::new(), now));
+                }
+            }
+            (Mutant::CancelLeavesQueued, Done::Cancel(cancelled), _) if cancelled.tasks > 0 => {
+                if let Some(task) = self.mem.tasks.iter_mut().rev().find(|task| task.status == TaskStatus::Cancelled) {
+                    task.status = TaskStatus::Queued;
+                }
+            }
+            (Mutant::CancelledIsCovered, Done::ReadCoverage(coverage), _) => {
+                let cancelled = self.mem.tasks.iter().filter(|task| task.status == TaskStatus::Cancelled);
+                coverage.covered.extend(cancelled.filter_map(|task| task.what.window));
             }
             (Mutant::SweepReopensFinished, Done::Sweep(_), _) => {
                 if let Some(task) = self.mem.tasks.iter_mut().find(|task| task.status == TaskStatus::Succeeded) {

@@ -3,17 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use patra_core::Ts;
 use patra_core::protocol::run;
 use patra_core::rng::Rng;
-use patra_core::state::{TaskStatus, TriggerType};
-use patra_core::tx::{Done, Fire, Tx, TxError};
-use patra_core::{Ts, state};
+use patra_core::state::TaskStatus;
+use patra_core::tx::{Done, Tx, TxError};
 
 use super::Mutant;
 use super::check::{Broken, Checker};
 use super::event::{Agenda, Event, Exchange, Machine, Pool, Sender};
 use super::far::{Far, FarRecord, PoisonKind};
-use super::partition;
 use super::process::{Machines, Process, Role};
 use super::profile::{Faults, Profile};
 use super::scene;
@@ -32,7 +31,8 @@ pub(super) struct World {
     pub(super) store: Store,
     pub(super) check: Checker,
     pub(super) policy: Arc<run::Policy>,
-    pub(super) partition_policy: Arc<run::Policy>,
+    pub(super) partition_policy: Option<Arc<run::Policy>>,
+    pub(super) update_policy: Option<Arc<run::Policy>>,
     pub(super) start: Ts,
     pub(super) outage_until: Ts,
     /// When there is next something to take from the store.
@@ -78,9 +78,13 @@ impl World {
             let role = Role::of(index, &profile);
             processes.push(Process::new(index as usize, role, &profile, &mut rng, start));
         }
+        if mutant == Some(Mutant::LookbackIgnored) {
+            far.lookback = Duration::ZERO;
+        }
         World {
             policy: scene::policy(&profile, far.ceiling),
-            partition_policy: scene::partition_policy(&profile),
+            partition_policy: profile.partitions.map(|_| scene::partition_policy(&profile)),
+            update_policy: profile.update.map(|update| update.policy(&profile)),
             store: Store { mem: spare.mem, mutant },
             check: spare.check.renewed(profile.attempts),
             agenda: spare.agenda,
@@ -132,6 +136,12 @@ impl World {
         if self.profile.partitions.is_some() && self.rng.chance(500) {
             self.complete(200, World::check_partitions)?;
         }
+        if self.profile.update.is_some() && self.rng.chance(600) {
+            self.complete(400, World::check_update)?;
+        }
+        if self.profile.backfill && self.rng.chance(600) {
+            self.complete(300, scene::check_backfill)?;
+        }
         Ok(())
     }
 
@@ -139,6 +149,8 @@ impl World {
     fn complete(&mut self, number: u64, check: fn(&World) -> Result<(), Broken>) -> Result<(), Broken> {
         let mut checked = Ok(());
         for number in number..number + 4 {
+            // What has just come is older than what is planned from now on.
+            self.now = self.now + Duration::from_secs(if self.profile.shape.lookback.is_some() { 2 } else { 0 });
             self.fire(number)?;
             self.settle()?;
             checked = check(self);
@@ -163,6 +175,7 @@ impl World {
             let until = at + Duration::from_secs(1 + self.rng.below(20));
             self.agenda.push(at, &mut self.rng, Event::Outage { until });
         }
+        self.plan_acts();
         self.agenda.push(self.now + self.profile.rough, &mut self.rng, Event::Calm);
         for process in 0..self.processes.len() {
             self.rewake(process);
@@ -206,6 +219,7 @@ impl World {
             Event::Wake { process } => self.on_wake(process),
             Event::Restart { process, life } => self.restart(process, life),
             Event::Fire { number } => self.fire(number)?,
+            Event::Act(act) => self.act(act)?,
             Event::Outage { until } => self.outage_until = self.outage_until.max(until),
             Event::Calm => self.calm_down()?,
         }
@@ -224,42 +238,12 @@ impl World {
             self.profile.capacity = 1;
         }
         self.outage_until = Ts::MIN;
+        if !self.store.mem.holds.is_empty() {
+            self.release_later(self.profile.lease * 2);
+        }
         if self.profile.scheduled {
             self.execute(&scene::provenance(None).into())?;
         }
-        Ok(())
-    }
-
-    fn fire(&mut self, number: u64) -> Result<(), Broken> {
-        let backfill = number > 0 && number < 100 && self.rng.chance(150);
-        let wished = backfill || number > 0 && number < 100 && self.rng.chance(200);
-        let partitioned =
-            number >= 200 || self.profile.partitions.is_some() && number > 0 && number < 100 && self.rng.chance(500);
-        // A backfill may begin before the manifest does; only then its namespace begins with it, and its cursor moves.
-        let reach = if backfill { self.profile.history * 3 / 2 } else { self.profile.history };
-        let from = self.start - Duration::from_secs(self.rng.below(reach.as_secs()));
-        let fire: Tx = Fire {
-            public_id: format!("t{number}"),
-            trigger_type: TriggerType::Manual,
-            project_key: "default".into(),
-            provenance_code: "p".into(),
-            endpoint_name: if partitioned { partition::ENDPOINT } else { "e" }.into(),
-            operation: if backfill { state::Operation::Backfill } else { state::Operation::Harvest },
-            window_from: wished.then_some(from),
-            window_to: wished.then(|| from + Duration::from_secs(1 + self.rng.below(80))),
-            reason: None,
-            activity: None,
-            priority: 0,
-            params: "{}".into(),
-            overrides: "{}".into(),
-        }
-        .into();
-        // Whoever asks twice under one name gets one trigger.
-        let times = 1 + self.rng.below(2);
-        for _ in 0..times {
-            self.execute(&fire)?;
-        }
-        self.spread(Machines::nudge_planner);
         Ok(())
     }
 
@@ -282,7 +266,7 @@ impl World {
     }
 
     /// A transaction of the world itself.
-    fn execute(&mut self, tx: &Tx) -> Result<Done, Broken> {
+    pub(super) fn execute(&mut self, tx: &Tx) -> Result<Done, Broken> {
         let done = self.store.apply(self.now, self.now, tx);
         self.check.after(&self.store.mem, self.now, tx, &done, &self.far)?;
         self.look_ahead(tx);
@@ -347,7 +331,7 @@ impl World {
     }
 
     /// Some time shorter than this.
-    fn below(&mut self, span: Duration) -> Duration {
+    pub(super) fn below(&mut self, span: Duration) -> Duration {
         Duration::from_micros(self.rng.below(span.as_micros() as u64))
     }
 
@@ -360,6 +344,9 @@ impl World {
         self.mix(u64::from(exchange.result.is_ok()));
         self.check.after(&self.store.mem, self.now, &exchange.tx, &exchange.result, &self.far)?;
         self.look_ahead(&exchange.tx);
+        if matches!(&exchange.tx, Tx::EndRun(op) if op.hold.is_some()) && exchange.result.is_ok() {
+            self.release_later(self.profile.lease * 2);
+        }
         if unknown {
             exchange.result = Err(TxError::Unknown(String::new()));
         }
@@ -458,6 +445,7 @@ impl World {
             Event::Fire { .. } => 6,
             Event::Outage { .. } => 7,
             Event::Calm => 8,
+            Event::Act(_) => 9,
         };
         self.mix(kind);
         self.mix(self.now.micros() as u64);

@@ -73,6 +73,7 @@ fn micros(text: &str) -> i64 {
     text.parse::<patra_core::Ts>().unwrap().micros()
 }
 
+// covers: ING-DOD-17
 #[tokio::test(flavor = "multi_thread")]
 async fn a_far_side_that_keeps_failing_is_told_and_nothing_is_passed_over() {
     // 404 on the first page of one slice is final for that slice; the others are collected and the cursor waits.

@@ -186,6 +186,36 @@ fn covered_requirements_exist() {
     assert_none("no such requirement in docs/requirements", &broken);
 }
 
+/// The page tells for each item which tests show it.
+// covers: ING-5.10-01, ING-11.11-01, ING-12.7-01
+#[test]
+fn the_definition_of_done_names_tests_that_exist() {
+    let page = read(&root().join("docs/definition-of-done.md"));
+    let rows: Vec<Vec<&str>> =
+        page.lines().filter(|line| line.starts_with("| ING-DOD-")).map(|line| line.split(" | ").collect()).collect();
+    let items: Vec<String> = rows.iter().map(|row| row[0].trim_start_matches("| ").to_owned()).collect();
+    let expected: Vec<String> = (1..=18).map(|number| format!("ING-DOD-{number:02}")).collect();
+    assert_eq!(items, expected, "each item of the four lists, once, in its order");
+    let mut broken = Vec::new();
+    for row in rows {
+        let (item, files) = (row[0], row[2].split("](../").skip(1));
+        let mut named = 0;
+        for (path, rest) in files.filter_map(|file| file.split_once(')')) {
+            let text = read(&root().join(path));
+            for name in rest.split('[').next().unwrap_or_default().split('`').skip(1).step_by(2) {
+                named += 1;
+                if !text.contains(&format!("fn {name}(")) {
+                    broken.push(format!("{item}: {path} has no `{name}`"));
+                }
+            }
+        }
+        if named == 0 {
+            broken.push(format!("{item}: nothing shows it"));
+        }
+    }
+    assert_none("tests that docs/definition-of-done.md names", &broken);
+}
+
 fn metadata() -> Value {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let output = Command::new(cargo)

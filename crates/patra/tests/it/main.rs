@@ -5,6 +5,7 @@
 mod auth;
 mod authoring;
 mod cli;
+mod faults;
 mod house;
 mod kill;
 mod partitions;

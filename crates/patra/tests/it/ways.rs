@@ -109,8 +109,39 @@ async fn a_backfill_goes_to_the_past_resumes_and_leaves_the_harvest_alone() {
 }
 
 fn names(server: &Server, to: &str) -> BTreeSet<String> {
-    let to = to.parse::<patra_core::Ts>().unwrap().micros();
-    server.dataset().ids_in(0, to).map(str::to_owned).collect()
+    names_in(server, "1970-01-01T00:00:00Z", to)
+}
+
+fn names_in(server: &Server, from: &str, to: &str) -> BTreeSet<String> {
+    let [from, to] = [from, to].map(|text| text.parse::<patra_core::Ts>().unwrap().micros());
+    server.dataset().ids_in(from, to).map(str::to_owned).collect()
+}
+
+/// The same listing, which cannot be asked for a time: every window is a walk along its tokens from end to end.
+fn unfiltered(base_url: &str) -> String {
+    manifest(base_url)
+        .replace(r#", from: "${ window.from | iso }", to: "${ window.to | iso }""#, "")
+        .replace("supports_updated_since: true, ", "supports_updated_since: false, ")
+        .replace("as_of: true, ", "")
+}
+
+// covers: ING-6.1-02, ING-6.1-03, ING-6.2-02, ING-6.2-03, ING-6.1-07, ING-10.4-01
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_searched_by_time_is_scanned_and_each_window_keeps_its_own() {
+    let server = far_side(Vec::new());
+    both(|place| {
+        place.apply(&unfiltered(server.base_url()));
+        server.reset();
+        run(place, &["--from", "2024-01-01T06:00:00Z", "--to", "2024-01-01T09:00:00Z"]);
+        let ours = names_in(&server, "2024-01-01T06:00:00Z", "2024-01-01T09:00:00Z");
+        assert_eq!(stored(place), ours, "a harvest");
+        let pages = server.dataset().len().div_ceil(50);
+        assert!(server.log().len() >= pages, "{} requests for one walk of {pages} pages", server.log().len());
+        run(place, &[&BACKFILL[..], &["--from", "2024-01-01T03:00:00Z", "--to", "2024-01-01T06:00:00Z"]].concat());
+        let both = names_in(&server, "2024-01-01T03:00:00Z", "2024-01-01T09:00:00Z");
+        assert!(both.len() > ours.len());
+        assert_eq!(stored(place), both, "and a backfill: nothing twice, nothing missing, nothing of other windows");
+    });
 }
 
 fn stored(place: &Place) -> BTreeSet<String> {
@@ -127,6 +158,7 @@ fn asked_for(server: &Server) -> Vec<String> {
 }
 
 // covers: ING-4.14-01, ING-4.14-04, ING-4.14-05, ING-6.3-01, ING-6.3-04, ING-6.3-05, ING-6.3-06, ING-6.3-08, ING-6.3-09
+// covers: ING-11.7-03
 // covers: ING-8.2-03, ING-8.2-08, ING-10.2-02, ING-4.4-10, ING-9.6-03
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_stale_is_looked_at_once_more_through_kills() {

@@ -29,7 +29,7 @@ fn items(items: &str) -> Decoded {
     decode(&spec(), &format!(r#"{{"message":{{"items":[{items}]}}}}"#)).unwrap()
 }
 
-// covers: ING-4.7-01, ING-4.7-02
+// covers: ING-4.7-01, ING-4.7-02, ING-5.4-07
 #[test]
 fn a_page_is_read_in_place() {
     let body = r#"{"status":"ok","x":[1,{"items":3}],"message":{"total":"42","next-cursor":"a+b/c=","items":[
@@ -76,7 +76,7 @@ fn a_cut_body_may_be_tried_again_and_a_changed_shape_may_not() {
     assert!(decode(&spec(), &"[".repeat(100_000)).is_err(), "depth is bounded");
 }
 
-// covers: ING-4.4-14, ING-4.4-21
+// covers: ING-4.4-14, ING-4.4-21, ING-6.1-07, ING-6.2-02, ING-10.4-01
 #[test]
 fn records_outside_the_window_are_left_to_their_own_window() {
     let mut spec = spec();

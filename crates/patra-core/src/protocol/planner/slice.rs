@@ -274,7 +274,7 @@ mod tests {
         Window { from: Ts::from_micros(from), to: Ts::from_secs(to) }
     }
 
-    // covers: ING-8.2-04, ING-8.2-05, ING-8.2-06, ING-8.2-12, ING-8.2-13, ING-3.10-02, ING-9.1-02
+    // covers: ING-5.3-09, ING-8.2-04, ING-8.2-05, ING-8.2-06, ING-8.2-12, ING-8.2-13, ING-3.10-02, ING-9.1-02
     #[test]
     fn a_slice_says_all_of_itself_in_canonical_json() {
         let window = w(-1, 1_767_225_600);

@@ -12,7 +12,7 @@ use crate::error::{Code, Fault, Level};
 use crate::paging::Position;
 use crate::record::{Candidate, Marked, Rejected};
 use crate::time::Ts;
-use crate::tx::TxError;
+use crate::tx::{RunEnd, TxError};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Details {
@@ -34,6 +34,9 @@ const MISSING: &str = "the far side gave no detail for it";
 /// How long to wait with a screening that the store did not answer.
 const SCREEN_AGAIN: Duration = Duration::from_millis(500);
 
+/// Ids after which the share of those that are refused says something.
+const ENOUGH_IDS: u32 = 20;
+
 /// The ids of one page on their way.
 #[derive(Debug)]
 pub(super) struct Phase {
@@ -51,6 +54,16 @@ pub(super) struct Held {
     reason: String,
     /// It may have been the far side, not the id.
     outage: bool,
+}
+
+/// How the requests for details went in this run.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    ids: u32,
+    /// Ids that the far side refused as wrong (L2), asked for alone.
+    refused: u32,
+    /// The last of these refusals.
+    example: Option<Fault>,
 }
 
 impl Phase {
@@ -128,6 +141,7 @@ impl Run {
         let Stage::Paging(policy) = &self.stage else { return };
         let strict = policy.details.is_some_and(|details| details.missing_is_bad);
         let Some(group) = self.reader.phase.as_mut().and_then(|phase| phase.groups.pop_front()) else { return };
+        self.reader.tally.ids += group.len() as u32;
         let answered = answered(&page);
         let matched = group.iter().filter(|one| answered.contains(&one.id)).count();
         // A far side that calls its records otherwise than the ids: as many came, and none can be told apart.
@@ -163,6 +177,11 @@ impl Run {
             self.reader.again();
             self.proceed(wants);
             return true;
+        }
+        self.reader.tally.ids += 1;
+        if refusal.fault.level == Level::L2 {
+            self.reader.tally.refused += 1;
+            self.reader.tally.example = Some(refusal.fault.clone());
         }
         self.hold(group, refusal.clone(), wants);
         true
@@ -239,7 +258,27 @@ impl Run {
         self.set_aside(&mut page, &released);
         marks.append(&mut released);
         marks.sort_by(|a, b| a.candidate.cmp(&b.candidate));
-        self.turn(page, marks, phase.ending, wants);
+        let ending = match (self.too_many_refused(), self.reader.position().cloned()) {
+            (Some(end), Some(here)) => Ending::Over { next: here, end },
+            _ => phase.ending,
+        };
+        self.turn(page, marks, ending, wants);
+    }
+
+    /// So many ids are refused one by one that the requests must be wrong: what came is kept, and somebody must look. Records
+    /// that are stored may all have gone.
+    fn too_many_refused(&mut self) -> Option<RunEnd> {
+        let Stage::Paging(policy) = &self.stage else { return None };
+        let (ratio, tally) = (policy.limits.error_ratio, &mut self.reader.tally);
+        let share = f64::from(tally.refused) / f64::from(tally.ids.max(1));
+        if tally.ids < ENOUGH_IDS || share <= ratio || self.bounds.ids.is_some() {
+            return None;
+        }
+        let Fault { code, message, .. } = tally.example.take()?;
+        let (refused, ids) = (tally.refused, tally.ids);
+        let reason =
+            format!("the details of {refused} of {ids} ids are refused (limits.error_ratio {ratio}): {message}");
+        Some(RunEnd::Failed { error: Fault::new(code, Level::L2, reason) })
     }
 
     /// Ends the run before anything that is held counts as bad.

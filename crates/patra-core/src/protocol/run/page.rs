@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Policy;
 use super::place::{Place, batch_key};
-use crate::error::Fault;
+use crate::error::{Fault, Level};
 use crate::id::RunId;
 use crate::paging::{Facts, Position};
 use crate::record::{Candidate, Marked, Record, Rejected, deduplicate};
@@ -34,6 +34,21 @@ pub struct Refusal {
     pub evidence: Evidence,
 }
 
+impl Refusal {
+    /// A 429, or a failure of the far side that passes (ING-4.10-16).
+    pub fn lowers_rate(&self) -> bool {
+        self.throttled || (self.fault.level == Level::L1 && (500..600).contains(&self.evidence.status))
+    }
+}
+
+/// The far side's own count: requests that it still takes until its window ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Left {
+    pub remaining: u64,
+    pub limit: Option<u64>,
+    pub resets_in: Duration,
+}
+
 /// What the ledger keeps of the exchange: JSON, redacted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Evidence {
@@ -44,6 +59,8 @@ pub struct Evidence {
     pub response_digest: String,
     /// The answer itself, where it is to be kept.
     pub raw: Option<Raw>,
+    /// What the headers say about the pace, for the gate; or why that cannot be understood.
+    pub left: Result<Option<Left>, String>,
 }
 
 impl Default for Evidence {
@@ -55,6 +72,7 @@ impl Default for Evidence {
             request_digest: "{}".into(),
             response_digest: "{}".into(),
             raw: None,
+            left: Ok(None),
         }
     }
 }
@@ -98,6 +116,8 @@ impl Page {
             throttled_count: place.throttles,
             has_next: next.is_some(),
             self_healing: place.healing,
+            rate: place.rate,
+            total: place.total,
             ..self.evidence.stats()
         };
         Arc::new(CommitBatch {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::details::{Held, Phase};
+use super::details::{Held, Phase, Tally};
 use super::order::Track;
 use super::page::{Evidence, Page, Refusal, Settled};
 use super::place::{Place, batch_key};
@@ -12,10 +12,10 @@ use crate::error::{Code, Fault, Level};
 use crate::gate::Decision;
 use crate::health::Advice;
 use crate::id::RunId;
-use crate::paging::{Kind, Position, Rule, Step, Walk};
+use crate::paging::{Position, Rule, Step, Walk};
 use crate::record::Marked;
 use crate::time::Ts;
-use crate::tx::{BatchStats, Failure, RunEnd, SelfHealing};
+use crate::tx::{BatchStats, Failure, RateStats, RunEnd, SelfHealing};
 
 /// One page to be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,6 +44,7 @@ pub(super) struct Reader {
     /// Begun at the first page of the slice, not behind what an earlier run read.
     from_the_start: bool,
     healing: SelfHealing,
+    rate: RateStats,
     /// Failed tries of this page, refusals for pacing apart.
     failures: u32,
     throttles: u32,
@@ -55,6 +56,7 @@ pub(super) struct Reader {
     pub(super) held: Vec<Held>,
     /// Ids that were asked for once more after an outage.
     pub(super) retried: BTreeSet<String>,
+    pub(super) tally: Tally,
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -102,6 +104,7 @@ impl Default for Reader {
             pages: 0,
             from_the_start: true,
             healing: SelfHealing::default(),
+            rate: RateStats::default(),
             failures: 0,
             throttles: 0,
             phase: None,
@@ -109,6 +112,7 @@ impl Default for Reader {
             proved: false,
             held: Vec::new(),
             retried: BTreeSet::new(),
+            tally: Tally::default(),
         }
     }
 }
@@ -119,6 +123,12 @@ impl Reader {
         self.batch_no = 1;
         self.walk = Walk::new(from_the_start);
         self.from_the_start = from_the_start;
+    }
+
+    /// Goes on behind what an earlier run read.
+    pub(super) fn resume(&mut self, position: Position, total: Option<u64>) {
+        self.begin(position, false);
+        self.walk = Walk::resumed(total);
     }
 
     pub(super) fn position(&self) -> Option<&Position> {
@@ -151,6 +161,10 @@ impl Reader {
             self.state = State::Asking;
         }
         may
+    }
+
+    pub(super) fn permit(&self) -> Want {
+        Want::Permit { details: self.phase.is_some() }
     }
 
     /// True when a sleep is over and a permit should be asked for.
@@ -192,6 +206,7 @@ impl Run {
         self.reader.healing.add(advice.healing());
         // The run tells of it too when no batch comes of this.
         self.stats.heal(advice.healing());
+        self.count(&advice.rate);
         match decision {
             Decision::Allow => {
                 let (Some(run), Some(at), Stage::Paging(policy)) = (self.run, &self.reader.position, &self.stage)
@@ -223,15 +238,19 @@ impl Run {
         }
     }
 
-    /// Smaller pages for a far side in trouble, where that cannot skip a record: offsets count records (C-43).
-    fn page_size(&self, policy: &super::Policy) -> u32 {
-        let configured = policy.paging.page_size;
-        let numbered = matches!(policy.paging.kind, Kind::Offset) && self.bounds.pages.is_none();
-        if numbered { self.advice.page_size(configured) } else { configured }
+    /// For the batch, and for the run where no batch comes of it.
+    fn count(&mut self, rate: &RateStats) {
+        self.reader.rate.add(rate);
+        self.stats.rate.add(rate);
     }
 
     pub(super) fn on_fetched(&mut self, now: Ts, result: Result<Box<Page>, Box<Refusal>>, wants: &mut Vec<Want>) {
         if self.reader.state != State::Fetching {
+            // A run that was stopped meanwhile still passes on that the far side wants silence: others would not keep it.
+            if let Err(Refusal { throttled: true, retry_after: Some(silence), .. }) = result.map_err(|refusal| *refusal)
+            {
+                wants.push(Want::CoolDown(silence));
+            }
             return;
         }
         match result {
@@ -251,9 +270,10 @@ impl Run {
             self.reader.track.page(order, &page.records);
         }
         let total = page.facts.total;
-        let ending = match step {
+        let restarts = step == Step::Restart;
+        let mut ending = match step {
             Step::Next { next, perhaps } => self.onward(&policy, now, next, total, perhaps),
-            Step::Again => Ending::Next { next: here, perhaps: false },
+            Step::Again => Ending::Next { next: here.clone(), perhaps: false },
             Step::Restart => {
                 self.reader.track.give_up();
                 Ending::Next { next: self.first(&policy), perhaps: false }
@@ -271,10 +291,14 @@ impl Run {
             }
         };
         let resliced = matches!(&ending, Ending::Over { end: RunEnd::Split { .. } | RunEnd::Failed { .. }, .. });
-        if resliced && policy.details.is_some() {
-            // The narrower windows name these ids again.
+        if (resliced || restarts) && policy.details.is_some() {
+            // The narrower windows, or the pages that are read again, name these ids again. A run that dies before that
+            // must not go on behind them.
             page.facts.items = 0;
             page.candidates.clear();
+            if let Ending::Over { next, .. } = &mut ending {
+                next.clone_from(&here);
+            }
         }
         if page.candidates.is_empty() {
             self.turn(*page, Vec::new(), ending, wants);
@@ -292,15 +316,6 @@ impl Run {
         }
         let rule = Rule { page_size: asked, ..policy.paging.clone() };
         self.reader.walk.after(&rule, here, facts, content, rejected)
-    }
-
-    /// The first page of this slice.
-    pub(super) fn first(&self, policy: &super::Policy) -> Position {
-        match (&self.bounds.ids, self.bounds.pages) {
-            (Some(segment), _) => Position::Keys { after: segment.range.after.clone() },
-            (None, Some(pages)) => policy.paging.nth(pages.from),
-            (None, None) => policy.paging.first(),
-        }
     }
 
     /// Commits a page and goes where its ending leads.
@@ -334,6 +349,7 @@ impl Run {
         let settled = Settled { checked: self.checked(&page, &mut marks), marks, refresh: self.refreshes() };
         let batch = page.into_batch(&self.lease, run, policy, &place, settled, next);
         self.reader.healing = SelfHealing::default();
+        self.reader.rate = RateStats::default();
         self.queue.push_back(batch);
     }
 
@@ -370,6 +386,9 @@ impl Run {
             self.give_up(end, refusal.fault, refusal.evidence, wants);
             return;
         }
+        let (retry_after_hits, demote_events) =
+            (u32::from(refusal.retry_after.is_some()), u32::from(refusal.lowers_rate()));
+        self.count(&RateStats { retry_after_hits, demote_events, ..RateStats::default() });
         if refusal.throttled {
             self.reader.throttles += 1;
             let own = policy.retry.delay(self.reader.throttles, &mut self.rng);
@@ -417,6 +436,7 @@ impl Run {
             retry_count: place.retries,
             throttled_count: place.throttles,
             self_healing: place.healing,
+            rate: place.rate,
             ..evidence.stats()
         };
         self.stats.retry_count += place.retries;
@@ -447,12 +467,15 @@ impl Reader {
         let before_token = position
             .token_key()
             .map(|token| if self.walk.may_have_read(&token) { format!("{token}#{}", self.batch_no) } else { token });
+        let numbered = self.position.as_ref().is_some_and(|here| here.number().is_some());
         Place {
             batch_no: self.batch_no,
             before_token,
             position,
+            total: self.walk.total().filter(|_| numbered),
             page_size: self.asked_size,
             healing: self.healing,
+            rate: self.rate,
             retries: self.failures + self.throttles,
             throttles: self.throttles,
             // A page of ids is no progress before its details are there, and neither is reading pages again.

@@ -15,7 +15,7 @@ use crate::tx::RunEnd;
 use crate::window::Window;
 
 /// What one slice may use up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Limits {
     pub max_requests: u32,
     pub max_duration: Duration,
@@ -23,6 +23,8 @@ pub struct Limits {
     pub page_depth: u32,
     /// Pages of one slice, where pages are read side by side.
     pub page_range: Option<u32>,
+    /// Share of ids whose details are refused as wrong (L2); with more the task fails (ING-12.2-05).
+    pub error_ratio: f64,
 }
 
 impl Default for Limits {
@@ -33,6 +35,7 @@ impl Default for Limits {
             max_duration: Duration::from_secs(u64::from(MAX_DURATION_SECS)),
             page_depth: 200,
             page_range: None,
+            error_ratio: 0.1,
         }
     }
 }

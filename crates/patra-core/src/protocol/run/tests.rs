@@ -5,6 +5,7 @@ mod details;
 mod ends;
 mod flow;
 mod fuse;
+mod moved;
 mod pages;
 mod refusals;
 mod trouble;
@@ -49,7 +50,7 @@ impl Driver {
         let wants = driver.on(started(resume));
         assert!(matches!(&wants[..], [Want::Prepare { .. }]), "{wants:?}");
         let wants = driver.on(Got::Prepared(Ok(policy(rule))));
-        assert!(matches!(&wants[..], [Want::Permit]), "{wants:?}");
+        assert!(matches!(&wants[..], [Want::Permit { .. }]), "{wants:?}");
         driver
     }
 
@@ -119,7 +120,7 @@ impl Driver {
         let (mut wants, mut fetches, mut commits) = (VecDeque::from(wants), Vec::new(), Vec::new());
         for _ in 0..10_000 {
             let more = match wants.pop_front().expect("the run waits for nothing") {
-                Want::Permit => self.on(Got::Permit(Allow, advice())),
+                Want::Permit { .. } => self.on(Got::Permit(Allow, advice())),
                 Want::Fetch(fetch) => {
                     let page = far(&fetch);
                     fetches.push(fetch);
@@ -234,7 +235,7 @@ fn policy(paging: paging::Rule) -> Arc<Policy> {
 }
 
 fn started(resume: Option<Option<Position>>) -> Got {
-    let resume = resume.map(|next| Resume { run: RunId(6), batch_no: 4, next });
+    let resume = resume.map(|next| Resume { run: RunId(6), batch_no: 4, next, total: None });
     Got::Tx(Ok(Done::StartRun(RunStarted::Go { run: RUN, attempt_no: 9, snapshot_hash: "s".into(), resume })))
 }
 
@@ -329,5 +330,5 @@ fn finished(wants: &[Want]) -> Ended {
 }
 
 fn asks(wants: &[Want]) -> bool {
-    wants.iter().any(|want| matches!(want, Want::Permit))
+    wants.iter().any(|want| matches!(want, Want::Permit { .. }))
 }

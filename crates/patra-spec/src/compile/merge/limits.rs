@@ -24,6 +24,10 @@ pub(super) fn rate_limit(endpoint: &Endpoint) -> RateLimit {
     RateLimit {
         qps: rate.refill_rate_per_sec.unwrap_or(platform.qps),
         burst: rate.burst.unwrap_or(platform.burst),
+        scope: rate.scope.unwrap_or(platform.scope),
+        weight: rate.weight.unwrap_or(platform.weight),
+        cost: rate.cost.unwrap_or(platform.cost),
+        demote_rate: rate.demote_rate.unwrap_or(platform.demote_rate),
         quota_daily: rate.quota_daily,
         quota_hourly: rate.quota_hourly,
         header_adaptive: rate.header_adaptive,
@@ -49,6 +53,7 @@ pub(super) fn health(endpoint: &Endpoint) -> Health {
     Health {
         throttle_ratio: health.throttle_ratio.unwrap_or(platform.throttle_ratio),
         throttle_window: health.throttle_window.unwrap_or(platform.throttle_window),
+        failure_ratio: health.failure_ratio.unwrap_or(platform.failure_ratio),
         slow_batch: health.slow_batch.unwrap_or(platform.slow_batch),
         circuit_after: health.circuit_after.unwrap_or(platform.circuit_after),
         circuit_open: health.circuit_open.unwrap_or(platform.circuit_open),

@@ -130,7 +130,7 @@ fn thresholds_are_within_reason() {
         "",
     );
     with(
-        "health: { throttle_ratio: 0.000001, throttle_window: PT1S, slow_batch: PT0.001S, circuit_after: 1, circuit_open: PT1S, rate_floor: 1, min_page_size: 1, large_response_bytes: 1 }",
+        "health: { throttle_ratio: 0.000001, throttle_window: PT1S, failure_ratio: 1, slow_batch: PT0.001S, circuit_after: 1, circuit_open: PT1S, rate_floor: 1, min_page_size: 1, large_response_bytes: 1 }",
         "",
     );
     with("raw: { keep: PT1H }", "");
@@ -144,6 +144,7 @@ fn thresholds_are_within_reason() {
         ),
     );
     with("limits: { error_ratio: 1.1 }", &format!("t.yaml:5:28: endpoints.list.limits.error_ratio: {share}"));
+    with("health: { failure_ratio: 0 }", &format!("t.yaml:5:30: endpoints.list.health.failure_ratio: {share}"));
     with("health: { throttle_ratio: 5 }", &format!("t.yaml:5:31: endpoints.list.health.throttle_ratio: {share}"));
     with(
         "health: { throttle_window: PT0S, slow_batch: PT0S, circuit_after: 0, circuit_open: PT0S, rate_floor: 0, min_page_size: 0, large_response_bytes: 0 }",

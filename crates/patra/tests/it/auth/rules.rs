@@ -69,6 +69,33 @@ async fn another_credential_of_the_source_takes_over() {
     assert_eq!(place.list(&["credential-states"]).len(), 1);
 }
 
+/// A plan is under way when the key is rotated, and another is made after it.
+// covers: C-59, ING-5.9-05
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rotated_key_is_for_new_plans_and_the_old_plan_ends_with_the_old_one() {
+    let (server, place) = (far_side(Script { latency_ms: 300, ..Script::default() }), Place::sqlite());
+    place.apply(&manifest(&server, KEY));
+    add(&place, "api_key", "canary-old");
+    let first = ["run", "far", "records", "--to", "2024-01-01T12:00:00Z", "--concurrency", "1", "--lease-secs", "2"];
+    let mut child = place.patra().args(first).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while server.stats().data_requests < 2 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let plan = place.list(&["plans"])[0]["id"].clone();
+    assert!(place.list(&["tasks"]).iter().any(|task| task["status_code"] != "SUCCEEDED"), "it is still open");
+
+    succeeds(&fed(&place, &["credential", "rotate", "far", "--provenance", "far"], "canary-new"));
+    server.script().update(|script| script.latency_ms = 0);
+    succeeds(&place.run(&first));
+    succeeds(&place.run(&["run", "far", "records", "--to", "2024-01-02"]));
+    let of = |batch: &serde_json::Value| batch["request_digest"]["credentialId"].as_i64();
+    let (old, new): (Vec<_>, Vec<_>) = place.list(&["batches"]).into_iter().partition(|batch| batch["plan_id"] == plan);
+    assert!(old.len() > 1 && old.iter().all(|batch| of(batch) == Some(1)), "{old:?}");
+    assert!(!new.is_empty() && new.iter().all(|batch| of(batch) == Some(2)), "{new:?}");
+}
+
 // covers: MAP-X-19
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_is_fixed_in_the_task_and_cookies_take_turns() {

@@ -172,3 +172,25 @@ fn work_that_somebody_holds_is_given_back_and_stays_leased_until_then() {
     executor.on_renewed(at(62), at(62), &[one], Ok(renewed), &mut wants);
     assert!(matches!(&wants[..], [Want::Stop(lease)] if *lease == one), "{wants:?}");
 }
+
+// covers: ING-5.2-08
+#[test]
+fn under_pressure_it_holds_a_share_of_its_capacity_and_never_none() {
+    let claimed = |share| {
+        let mut executor = Executor::new(Options { capacity: 8, ..Options::new("me") }, Rng::new(1), at(0));
+        executor.set_share(share);
+        match &polled(&mut executor, at(0))[..] {
+            [Want::Claim(claim)] => claim.limit,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!([100, 70, 25, 1, 0].map(claimed), [8, 5, 2, 1, 1]);
+
+    let mut executor = holding_two();
+    executor.set_share(50);
+    assert!(polled(&mut executor, at(1)).is_empty(), "what it holds, it keeps");
+    executor.on_ended(at(1), LeaseRef { task: TaskId(1), fence: Fence(4) });
+    assert!(polled(&mut executor, at(1)).is_empty() && executor.wake_at() > at(1), "one is its share now");
+    executor.set_share(100);
+    assert!(matches!(&polled(&mut executor, at(1))[..], [Want::Claim(claim)] if claim.limit == 1));
+}

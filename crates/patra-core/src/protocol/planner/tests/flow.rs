@@ -2,7 +2,7 @@
 
 use super::*;
 
-// covers: ING-8.1-03, ING-5.5-03, ING-4.4-03
+// covers: ING-6.1-01, ING-6.1-07, ING-8.1-03, ING-5.5-03, ING-4.4-03
 #[test]
 fn the_first_plan_goes_from_the_initial_time_to_the_safety_barrier_in_whole_seconds() {
     let save = plan(trigger(), &fresh());
@@ -27,6 +27,7 @@ fn a_plan_says_what_it_was_made_from_and_its_tasks_carry_the_params() {
     }
 }
 
+// covers: ING-6.1-01
 #[test]
 fn only_what_is_missing_is_planned() {
     let save = plan(trigger(), &known(Some(300), vec![w(400, 500), w(800, 900)]));
@@ -46,7 +47,7 @@ fn a_namespace_that_is_covered_up_to_the_barrier_needs_no_plan() {
     assert!(matches!(ahead, Err(Settlement::Nothing { .. })), "{ahead:?}");
 }
 
-// covers: ING-5.2-04, ING-8.5-02, ING-12.4-03
+// covers: ING-5.2-04, ING-8.5-02, ING-12.4-03, ING-DOD-01
 #[test]
 fn the_inventory_limit_cuts_a_plan_in_parts() {
     let options = Options { inventory: 5, ..Options::new("me") };
@@ -102,7 +103,7 @@ fn it_gives_up_on_a_trigger_that_is_overtaken_again_and_again() {
     assert!(driver.0.is_idle() && driver.0.wake_at() > HERE);
 }
 
-// covers: ING-12.4-01
+// covers: ING-12.4-01, ING-12.1-05
 #[test]
 fn a_trigger_that_cannot_be_compiled_is_refused_with_the_reason() {
     let mut driver = Driver(Planner::new(Options::new("me"), Rng::new(1), HERE));

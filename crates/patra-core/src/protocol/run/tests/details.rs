@@ -283,3 +283,47 @@ fn a_far_side_that_refuses_every_id_fails_the_task() {
     }
     panic!("the run goes on for ever");
 }
+
+/// Reads a page of forty ids of which every `nth` is refused when it is asked for alone; how the run ends.
+fn with_refused(nth: usize) -> (Vec<Arc<CommitBatch>>, Arc<EndRun>) {
+    let names: Vec<_> = (0..40).map(|n| format!("{n:02}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let is_bad = |id: &str| id.parse::<usize>().unwrap() % nth == 3;
+    let mut driver = wanting(&names);
+    let mut batches = Vec::new();
+    loop {
+        let group = asked(&mut driver);
+        let names: Vec<_> = group.iter().map(String::as_str).collect();
+        let refused = names.iter().any(|id| is_bad(id));
+        let wants = driver.on(if refused { refused_with("no such field: ids") } else { content(&names) });
+        if wants.iter().any(|want| matches!(want, Want::Tx(Tx::CommitBatch(_)))) {
+            batches.push(commit(&wants));
+            let wants = driver.on(committed());
+            if let [Want::Tx(Tx::EndRun(close))] = &wants[..] {
+                return (batches, Arc::clone(close));
+            }
+        }
+    }
+}
+
+fn refused_with(message: &str) -> Got {
+    let mut refusal = refusal(Level::L2);
+    (refusal.evidence.status, refusal.fault.message) = (400, message.to_owned());
+    Got::Fetched(Err(Box::new(refusal)))
+}
+
+// covers: ING-12.2-05, ING-4.16-03
+#[test]
+fn a_run_whose_details_are_refused_too_often_fails_and_keeps_what_came() {
+    let (batches, close) = with_refused(8);
+    let RunEnd::Failed { error } = &close.end else { panic!("{close:?}") };
+    assert_eq!(error.level, Level::L2);
+    assert!(error.message.contains("5 of 40 ids are refused (limits.error_ratio 0.1): no such field: ids"), "{error}");
+    let stored: usize = batches.iter().map(|batch| batch.records.len()).sum();
+    let set_aside: usize = batches.iter().map(|batch| batch.rejected.len()).sum();
+    assert_eq!((stored, set_aside), (35, 5), "nothing is lost and nothing is forgotten");
+    assert_eq!(batches.last().unwrap().next, Some(Position::Token(None)), "it has not come further than this page");
+
+    let (_, close) = with_refused(10);
+    assert_eq!(close.end, RunEnd::Succeeded, "a tenth is not more than a tenth");
+}

@@ -165,7 +165,7 @@ fn closing() -> Driver {
     driver
 }
 
-// covers: ING-10.3-01, ING-11.7-01
+// covers: ING-10.3-01, ING-11.7-01, ING-13.2-01
 #[test]
 fn the_cursor_moves_after_the_task_has_succeeded() {
     let mut driver = closing();

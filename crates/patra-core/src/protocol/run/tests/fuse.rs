@@ -44,7 +44,7 @@ fn a_fatal_error_blows_the_fuse_of_the_narrowest_thing_that_is_certainly_broken(
     }
 }
 
-// covers: ING-9.5-02
+// covers: ING-9.5-02, ING-11.7-02
 #[test]
 fn a_request_that_the_far_side_calls_wrong_pauses_its_partition() {
     let partition = Subject { operation: Some(Operation::Harvest), ..Subject::endpoint("p", "e") };

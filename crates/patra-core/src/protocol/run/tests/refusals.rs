@@ -79,7 +79,31 @@ fn transient_errors_are_retried_and_then_counted_with_a_failed_row() {
     assert_eq!((failure.stats.retry_count, close.stats.retry_count), (5, 5));
 }
 
-// covers: ING-12.1-02, ING-5.4-18
+// covers: ING-9.4-06
+#[test]
+fn a_page_is_asked_for_again_under_its_own_number_and_key() {
+    let undisturbed = {
+        let mut driver = Driver::tokens();
+        driver.fetch();
+        commit(&driver.on(page(1, None)))
+    };
+    let mut driver = Driver::tokens();
+    let asked = driver.fetch();
+    let trouble = [refusal(Level::L1), throttled(Some(2)), throttled(None), refusal(Level::L1)];
+    for (at, trouble) in trouble.into_iter().enumerate() {
+        let slows = trouble.throttled;
+        let wants = driver.on(Got::Fetched(Err(Box::new(trouble))));
+        assert_eq!(matches!(wants[..], [Want::CoolDown(_)]), slows, "only pacing slows the others down: {wants:?}");
+        assert!(asks(&driver.wake()));
+        assert_eq!(driver.fetch(), asked, "after {} refusals", at + 1);
+    }
+    let batch = commit(&driver.on(page(1, None)));
+    assert_eq!((batch.batch_no, &batch.idempotent_key), (1, &undisturbed.idempotent_key));
+    assert_eq!((batch.stats.retry_count, batch.stats.throttled_count), (4, 2));
+    assert_eq!(end(&driver.on(committed())).end, RunEnd::Succeeded);
+}
+
+// covers: ING-12.1-02, ING-5.4-18, ING-11.7-02, ING-12.1-05
 #[test]
 fn a_refused_request_fails_at_once_but_what_was_read_is_committed_first() {
     let mut driver = Driver::tokens();

@@ -1,0 +1,84 @@
+//! The rate as it is now: halved when the far side refuses, raised again a little at a time (ING-4.10-15, ING-4.10-16).
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::limits::{Limits, SLOWEST};
+use crate::time::Ts;
+
+/// Between two raises, and after a refusal before the first.
+pub(super) const COOL_DOWN: Duration = Duration::from_secs(30);
+
+/// Each of this share of the declared rate.
+const RAISE: f64 = 0.05;
+
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Aimd {
+    /// Of the declared rate.
+    share: f64,
+    #[serde(with = "super::micros")]
+    changed_at: Ts,
+    /// When it was last lowered.
+    #[serde(with = "super::micros")]
+    lowered_at: Ts,
+}
+
+impl Aimd {
+    pub(super) const FULL: Aimd = Aimd { share: 1.0, changed_at: Ts::MIN, lowered_at: Ts::MIN };
+
+    pub(super) fn per_sec(&self, limits: &Limits) -> f64 {
+        let most = limits.rate.per_sec;
+        (most * self.share).max(SLOWEST.min(most))
+    }
+
+    /// Raises what is due.
+    pub(super) fn tick(&mut self, now: Ts) {
+        let raises = now.since(self.changed_at).as_secs() / COOL_DOWN.as_secs();
+        if self.share < 1.0 && raises > 0 {
+            self.share = (self.share + RAISE * raises as f64).min(1.0);
+            self.changed_at = self.changed_at + COOL_DOWN * raises.min(u64::from(u32::MAX)) as u32;
+        }
+    }
+
+    /// The far side refused what was sent at `sent`. What left before the rate was lowered says nothing about the rate of now.
+    pub(super) fn lower(&mut self, limits: &Limits, sent: Ts, now: Ts) -> bool {
+        if sent <= self.lowered_at {
+            return false;
+        }
+        self.share = self.per_sec(limits) / limits.demote.max(1.0) / limits.rate.per_sec;
+        (self.changed_at, self.lowered_at) = (now, now);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::Rate;
+
+    // covers: ING-4.10-15, ING-4.10-16, ING-4.10-44
+    #[test]
+    fn it_falls_at_once_and_rises_slowly() {
+        let limits = Limits { rate: Rate { per_sec: 10.0, burst: 10.0 }, ..Limits::default() };
+        let mut aimd = Aimd::FULL;
+        let at = Ts::from_secs;
+        assert!(aimd.lower(&limits, at(100), at(101)));
+        assert_eq!(aimd.per_sec(&limits), 5.0);
+        assert!(!aimd.lower(&limits, at(100), at(102)), "it left before the rate fell");
+        assert!(aimd.lower(&limits, at(102), at(103)));
+        assert_eq!(aimd.per_sec(&limits), 2.5);
+        aimd.tick(at(132));
+        assert_eq!(aimd.per_sec(&limits), 2.5);
+        aimd.tick(at(133));
+        assert!((aimd.per_sec(&limits) - 3.0).abs() < 1e-9);
+        aimd.tick(at(133 + 90));
+        assert!((aimd.per_sec(&limits) - 4.5).abs() < 1e-9);
+        aimd.tick(at(100_000));
+        assert_eq!(aimd.per_sec(&limits), 10.0);
+        for sent in 200_000..200_020 {
+            aimd.lower(&limits, at(sent), at(sent));
+        }
+        assert_eq!(aimd.per_sec(&limits), 0.1);
+    }
+}

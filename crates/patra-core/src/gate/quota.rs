@@ -1,0 +1,136 @@
+//! Requests in a long window. The window slides: wherever the far side's own windows begin, none of them sees more.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::{Ts, micros};
+
+/// A window is counted in so many parts. What is in a part leaves the count when the whole part is out of every window.
+const PARTS: i64 = 120;
+
+/// A permit may be used in the part after the one in which it was counted.
+const LATE: i64 = 1;
+
+/// The share of a quota that is kept for what matters most (G-07).
+pub(super) const MARGIN: f64 = 0.1;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Standing {
+    pub limit: u64,
+    pub remaining: u64,
+    /// Little is left, but something.
+    pub soft: bool,
+}
+
+impl Standing {
+    fn of(limit: u64, used: u64) -> Standing {
+        let remaining = limit.saturating_sub(used);
+        Standing { limit, remaining, soft: remaining <= (limit as f64 * MARGIN) as u64 }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Quota {
+    /// Number of the part and what was counted in it; rising.
+    parts: Vec<(i64, u64)>,
+}
+
+impl Quota {
+    pub(super) fn standing(&self, window: Duration, limit: u64, now: Ts) -> Standing {
+        let oldest = part(window, now) - PARTS - LATE;
+        Standing::of(limit, self.parts.iter().filter(|(number, _)| *number >= oldest).map(|(_, count)| count).sum())
+    }
+
+    pub(super) fn charge(&mut self, window: Duration, now: Ts, permits: u64) {
+        let number = part(window, now);
+        self.parts.retain(|(other, count)| *count > 0 && *other >= number - PARTS - LATE);
+        match self.parts.last_mut().filter(|(last, _)| *last >= number) {
+            Some((_, count)) => *count += permits,
+            None => self.parts.push((number, permits)),
+        }
+    }
+
+    /// Takes back what was charged a moment ago and never sent. From the older part first: what stays, stays for longer.
+    pub(super) fn credit(&mut self, window: Duration, now: Ts, mut permits: u64) {
+        let oldest = part(window, now) - LATE;
+        for (_, count) in self.parts.iter_mut().filter(|(number, _)| *number >= oldest) {
+            let back = permits.min(*count);
+            *count -= back;
+            permits -= back;
+        }
+    }
+
+    /// When more than `left` will remain.
+    pub(super) fn frees_at(&self, window: Duration, limit: u64, left: u64, now: Ts) -> Ts {
+        let oldest = part(window, now) - PARTS - LATE;
+        let mut used: u64 = self.parts.iter().filter(|(number, _)| *number >= oldest).map(|(_, count)| count).sum();
+        for (number, count) in self.parts.iter().filter(|(number, _)| *number >= oldest) {
+            used -= count;
+            if limit.saturating_sub(used) > left {
+                return Ts::from_micros((number + PARTS + LATE + 1).saturating_mul(length(window)));
+            }
+        }
+        now + window
+    }
+}
+
+fn length(window: Duration) -> i64 {
+    (micros(window) / PARTS).max(1)
+}
+
+fn part(window: Duration, now: Ts) -> i64 {
+    now.micros().div_euclid(length(window))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    fn at(secs: i64) -> Ts {
+        Ts::from_secs(1_800_000_000 + secs)
+    }
+
+    // covers: ING-4.10-22
+    #[test]
+    fn no_hour_wherever_it_begins_holds_more_than_the_quota_and_little_is_wasted() {
+        let (mut quota, mut sent) = (Quota::default(), Vec::new());
+        for secs in 0..4 * 3_600 {
+            if quota.standing(HOUR, 1_000, at(secs)).remaining > 0 {
+                quota.charge(HOUR, at(secs), 1);
+                sent.push(secs);
+            }
+        }
+        for (first, start) in sent.iter().enumerate() {
+            assert!(sent[first..].iter().take_while(|secs| **secs < start + 3_600).count() <= 1_000);
+        }
+        assert!(sent.len() >= 3_850, "{}", sent.len());
+    }
+
+    #[test]
+    fn it_says_when_there_is_room_again() {
+        let mut quota = Quota::default();
+        quota.charge(HOUR, at(0), 60);
+        quota.charge(HOUR, at(600), 40);
+        let (full, some) = (quota.standing(HOUR, 100, at(700)), quota.standing(HOUR, 105, at(700)));
+        assert_eq!((full.remaining, full.soft), (0, true));
+        assert_eq!((some.remaining, some.soft), (5, true));
+        let frees = quota.frees_at(HOUR, 100, 10, at(700));
+        assert!(frees > at(3_600) && frees <= at(3_600 + 90), "{frees:?}");
+        assert_eq!(quota.standing(HOUR, 100, frees).remaining, 60);
+        assert!(quota.standing(HOUR, 100, frees - Duration::from_secs(1)).remaining == 0);
+    }
+
+    #[test]
+    fn what_was_never_sent_comes_back() {
+        let mut quota = Quota::default();
+        quota.charge(HOUR, at(29), 5);
+        quota.charge(HOUR, at(31), 5);
+        quota.credit(HOUR, at(32), 6);
+        assert_eq!(quota.standing(HOUR, 100, at(32)).remaining, 96);
+        quota.credit(HOUR, at(32), 60);
+        assert_eq!(quota.standing(HOUR, 100, at(32)).remaining, 100, "never more than was taken");
+    }
+}

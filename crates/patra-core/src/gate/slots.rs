@@ -1,0 +1,102 @@
+//! The line of slots of one key: which of them nobody holds.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::limits::{MOST_SLOTS, Pace};
+use crate::time::Ts;
+
+/// A time to send at, for so many.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(from = "(i64, u32)", into = "(i64, u32)")]
+pub struct Slot {
+    pub at: Ts,
+    pub permits: u32,
+}
+
+impl From<(i64, u32)> for Slot {
+    fn from((at, permits): (i64, u32)) -> Slot {
+        Slot { at: Ts::from_micros(at), permits }
+    }
+}
+
+impl From<Slot> for (i64, u32) {
+    fn from(slot: Slot) -> (i64, u32) {
+        (slot.at.micros(), slot.permits)
+    }
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Slots {
+    /// From here on nothing was ever handed out.
+    #[serde(with = "super::micros")]
+    next: Ts,
+    /// Passed over or given back; rising.
+    free: Vec<Slot>,
+    /// What was laid out before this is never handed out again.
+    #[serde(with = "super::micros")]
+    fresh: Ts,
+}
+
+impl Slots {
+    /// As many slots behind `now` as the burst has room for.
+    pub(super) fn full(pace: &Pace, now: Ts) -> Slots {
+        Slots::empty(now - pace.backlog())
+    }
+
+    /// Nothing behind `now`.
+    pub(super) fn empty(now: Ts) -> Slots {
+        Slots { next: now, free: Vec::new(), fresh: Ts::MIN }
+    }
+
+    /// Forgets what nobody has taken; nothing earlier than `from` is handed out any more.
+    pub(super) fn restart(&mut self, from: Ts) {
+        self.free.clear();
+        self.next = self.next.max(from);
+        self.fresh = self.next;
+    }
+
+    /// Lays out the line up to `until`, and at least one free slot from `usable` on.
+    pub(super) fn lay(&mut self, pace: &Pace, now: Ts, usable: Ts, until: Ts) {
+        let oldest = now - pace.backlog();
+        self.free.retain(|slot| slot.at >= oldest);
+        self.next = self.next.max(oldest);
+        let enough = |slots: &Slots| slots.next > until || slots.free.len() >= 2 * MOST_SLOTS;
+        while !enough(self) || self.free.last().is_none_or(|last| last.at < usable) {
+            self.free.push(Slot { at: self.next, permits: pace.permits });
+            self.next = self.next + pace.step();
+        }
+    }
+
+    /// Free slots from `from` on, and where they stand.
+    pub(super) fn free(&self, from: Ts) -> impl Iterator<Item = (usize, Slot)> + '_ {
+        self.free.iter().copied().enumerate().filter(move |(_, slot)| slot.at >= from)
+    }
+
+    /// Takes those that stand at these places, which rise.
+    pub(super) fn take(&mut self, places: &[(usize, Slot)]) {
+        let (mut places, mut at) = (places.iter().map(|(place, _)| *place).peekable(), 0..);
+        self.free.retain(|_| at.next().is_some_and(|at| places.next_if_eq(&at).is_none()));
+    }
+
+    /// Somebody does not need it.
+    pub(super) fn put_back(&mut self, slot: Slot) {
+        if slot.at >= self.fresh && slot.at < self.next {
+            let place = self.free.partition_point(|free| free.at < slot.at);
+            self.free.insert(place, slot);
+        }
+    }
+
+    /// Permits that somebody holds for later than `now`.
+    pub(super) fn held_after(&self, pace: &Pace, now: Ts) -> u64 {
+        let ahead = self.next.since(now).as_micros() as u64 / pace.step as u64 * u64::from(pace.permits);
+        let free: u64 = self.free.iter().filter(|slot| slot.at > now).map(|slot| u64::from(slot.permits)).sum();
+        ahead.saturating_sub(free)
+    }
+
+    /// How far ahead slots were laid out.
+    pub fn ahead(&self, now: Ts) -> Duration {
+        self.next.since(now)
+    }
+}

@@ -1,0 +1,50 @@
+//! The rate gate. The arithmetic is in the core; here its state is read under a lock and written back.
+
+use patra_core::gate::{Answer, State};
+use patra_core::tx::AskGate;
+
+use super::{NOW, moment};
+use crate::error::{Fail, refused};
+use crate::pool::{Session, pipeline};
+
+const READ: &str = "SELECT state FROM ing_gate WHERE rate_key = $1 FOR UPDATE";
+
+/// A key that is new must have a row before anybody can lock it.
+const MAKE: &str = "
+INSERT INTO ing_gate (rate_key, state, updated_at) VALUES ($1, $2, $3) ON CONFLICT (rate_key) DO NOTHING";
+
+const WRITE: &str = "UPDATE ing_gate SET state = $2, updated_at = $3 WHERE rate_key = $1";
+
+/// Heard by every process when this transaction is committed, and not before.
+const TELL: &str = "SELECT pg_notify('patra_gate', current_schema() || ' ' || $1)";
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] = &[READ, MAKE, WRITE, TELL];
+
+pub(super) async fn ask(session: &Session, op: &AskGate) -> Result<Answer, Fail> {
+    let [read, make, write, tell, now] = session.prepare([READ, MAKE, WRITE, TELL, NOW]).await?;
+    let ((), row, time) = pipeline!(session.begin(), session.opt(&read, &[&op.key]), moment(session, &now))?;
+    let (row, time) = match row {
+        Some(row) => (row, time),
+        None => {
+            let new = State::new(op.limits, time.0).write();
+            let (_, row, time) = pipeline!(
+                session.write(&make, &[&op.key, &new, &time]),
+                session.one(&read, &[&op.key]),
+                moment(session, &now),
+            )?;
+            (row, time)
+        }
+    };
+    let text: &str = row.try_get(0)?;
+    let mut state = State::read(text).map_err(|error| refused(format!("ing_gate.state of {}: {error}", op.key)))?;
+    let answer = state.ask(op.limits, &op.ask, time.0);
+    let tell = async {
+        match answer.news {
+            true => session.one(&tell, &[&op.key]).await.map(|_| ()),
+            false => Ok(()),
+        }
+    };
+    let (_, (), ()) = pipeline!(session.write(&write, &[&op.key, &state.write(), &time]), tell, session.commit())?;
+    Ok(answer)
+}

@@ -1,0 +1,95 @@
+//! The rate gate: its arithmetic is the core's; what counts here is that no answer is given twice and nothing is forgotten.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use patra_core::Ts;
+use patra_core::gate::{Answer, Ask, Limits, Quotas, Rate, Signal, State, Why};
+use patra_core::port::query::View;
+use patra_core::tx::AskGate;
+
+use super::Fixture;
+
+const FAST: Limits = Limits {
+    rate: Rate { per_sec: 100.0, burst: 50.0 },
+    quotas: Quotas { hourly: None, daily: None },
+    warmup: Duration::ZERO,
+    demote: 2.0,
+};
+
+async fn ask(fx: &Fixture, key: &str, limits: Limits, ask: Ask) -> Answer {
+    fx.ok(Arc::new(AskGate { key: key.into(), limits, ask })).await
+}
+
+fn want(member: &str, now: u32) -> Ask {
+    Ask {
+        member: member.into(),
+        class: "c".into(),
+        weight: 1,
+        now,
+        percent: 100,
+        deadline: Duration::from_secs(30),
+        ..Ask::default()
+    }
+}
+
+fn times(answer: &Answer) -> Vec<Ts> {
+    answer.slots.iter().map(|slot| slot.at).collect()
+}
+
+// covers: ING-4.10-07, ING-4.10-11, ING-4.10-12
+pub(super) async fn slots_are_handed_out_once_and_survive(fx: Fixture) {
+    let first = ask(&fx, "p/e", FAST, want("a", 10)).await;
+    let second = ask(&fx, "p/e", FAST, want("b", 10)).await;
+    assert_eq!((first.slots.len(), second.slots.len()), (10, 10));
+    let all: BTreeSet<Ts> = times(&first).into_iter().chain(times(&second)).collect();
+    assert_eq!(all.len(), 20, "{first:?} {second:?}");
+    assert!(second.now >= first.now);
+    let rows = fx.rows(View::Gates).await;
+    assert_eq!(rows.texts("rate_key"), ["p/e"]);
+    assert_eq!(State::read(&rows.texts("state")[0]).unwrap().view(second.now).permits, 20);
+}
+
+// covers: ING-4.10-02, ING-4.10-42, ING-13.1-03
+pub(super) async fn many_askers_at_once_never_share_a_slot(fx: Fixture) {
+    let asks = (0..8).map(|nth| {
+        let fx = fx.clone();
+        tokio::spawn(async move {
+            let mut times = Vec::new();
+            for _ in 0..5 {
+                let answer = ask(&fx, "p/e", FAST, want(&format!("m{nth}"), 3)).await;
+                times.extend(answer.slots.iter().map(|slot| slot.at));
+            }
+            times
+        })
+    });
+    let mut all = Vec::new();
+    for times in asks.collect::<Vec<_>>() {
+        all.extend(times.await.unwrap());
+    }
+    let distinct: BTreeSet<Ts> = all.iter().copied().collect();
+    assert!(all.len() >= 60, "{}", all.len());
+    assert_eq!(distinct.len(), all.len());
+}
+
+// covers: ING-4.10-17, ING-4.10-22, ING-4.10-24
+pub(super) async fn quotas_and_silence_last(fx: Fixture) {
+    let limits = Limits { quotas: Quotas { hourly: Some(10), daily: Some(1_000) }, ..FAST };
+    let answer = ask(&fx, "q", limits, Ask { first: true, ..want("a", 20) }).await;
+    assert_eq!(answer.slots.len(), 10);
+    let refused = ask(&fx, "q", limits, Ask { first: true, ..want("b", 1) }).await;
+    let Some((Why::QuotaHard, until)) = refused.refused else { panic!("{refused:?}") };
+    assert!(until.since(refused.now) > Duration::from_secs(3_500));
+    let told = Ask { signals: vec![Signal::RetryAfter(Duration::from_secs(60))], ..Ask::default() };
+    assert!(ask(&fx, "s", FAST, told.clone()).await.news, "others must hear of it");
+    let refused = ask(&fx, "s", FAST, want("a", 1)).await;
+    assert!(matches!(refused.refused, Some((Why::Cooldown, _))), "{refused:?}");
+}
+
+pub(super) async fn keys_have_nothing_to_do_with_each_other(fx: Fixture) {
+    let told = Ask { signals: vec![Signal::RetryAfter(Duration::from_secs(60))], ..Ask::default() };
+    ask(&fx, "p/a", FAST, told).await;
+    assert_eq!(ask(&fx, "p/b", FAST, want("a", 1)).await.slots.len(), 1);
+    assert_eq!(fx.rows(View::Gates).await.len(), 2);
+}

@@ -1,0 +1,404 @@
+//! Many processes on one key of the rate gate, in simulated time: clocks that are wrong, answers that are slow or lost, processes
+//! that die, a far side that asks for silence. The far side counts.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use patra_core::Ts;
+use patra_core::gate::{Answer, Limits, Purse, Rate, Signal, State, Try};
+use patra_core::rng::Rng;
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub rate: Rate,
+    pub processes: usize,
+    /// Requests that each process has under way at once.
+    pub workers: usize,
+    /// Processes are killed and the far side asks for silence about as often as this; zero: never.
+    pub kill_every: Duration,
+    pub silence_every: Duration,
+    /// The weights of two classes, the processes dealt out to them in turn.
+    pub weights: [u32; 2],
+    pub permits: usize,
+}
+
+impl Plan {
+    pub fn new(seed: u64, per_sec: f64, burst: f64, permits: usize) -> Plan {
+        Plan {
+            seed,
+            rate: Rate { per_sec, burst },
+            processes: 8,
+            workers: 16,
+            kill_every: Duration::from_secs(20),
+            silence_every: Duration::ZERO,
+            weights: [1, 1],
+            permits,
+        }
+    }
+}
+
+/// What the far side saw.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub permits: usize,
+    pub lasted: Duration,
+    /// Of the declared rate, silences left out.
+    pub used: f64,
+    /// Requests above what the worst window allows.
+    pub overshoot: f64,
+    /// Requests that left although their process had heard of a silence.
+    pub broken_silences: usize,
+    pub silences: usize,
+    pub kills: usize,
+    /// Permits for each question to the store.
+    pub per_question: f64,
+    /// By class.
+    pub shares: [f64; 2],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Event {
+    /// A worker wants to send.
+    Send {
+        process: usize,
+        life: u32,
+        worker: usize,
+    },
+    Arrive {
+        process: usize,
+        life: u32,
+        worker: usize,
+        sent: i64,
+    },
+    /// The request and its answer are over.
+    Refused {
+        process: usize,
+        life: u32,
+        wait: i64,
+        sent: i64,
+    },
+    Asked {
+        process: usize,
+        life: u32,
+        ask: usize,
+    },
+    Answered {
+        process: usize,
+        life: u32,
+        ask: usize,
+    },
+    /// A process hears that the far side wants silence.
+    News {
+        process: usize,
+        life: u32,
+    },
+    Kill {
+        process: usize,
+    },
+}
+
+struct Process {
+    life: u32,
+    purse: Purse,
+    /// How far its clock is off.
+    skew: i64,
+    waiting: u32,
+    hushed_until: i64,
+}
+
+struct World {
+    plan: Plan,
+    rng: Rng,
+    now: i64,
+    state: State,
+    processes: Vec<Process>,
+    events: BinaryHeap<Reverse<(i64, u64, Event)>>,
+    order: u64,
+    /// What was asked, and the answer once it is made.
+    asks: Vec<(patra_core::gate::Ask, i64, Option<Answer>)>,
+    arrivals: Vec<i64>,
+    by_class: [usize; 2],
+    silent_until: i64,
+    silent: i64,
+    outcome: Outcome,
+}
+
+const START: i64 = 1_800_000_000_000_000;
+
+/// Runs a plan to its end.
+pub fn run(plan: Plan) -> Outcome {
+    let limits = Limits { rate: plan.rate, ..Limits::default() };
+    let outcome = Outcome {
+        permits: 0,
+        lasted: Duration::ZERO,
+        used: 0.0,
+        overshoot: 0.0,
+        broken_silences: 0,
+        silences: 0,
+        kills: 0,
+        per_question: 0.0,
+        shares: [0.0; 2],
+    };
+    let mut world = World {
+        rng: Rng::new(plan.seed),
+        now: START,
+        state: State::new(limits, Ts::from_micros(START)),
+        processes: Vec::new(),
+        events: BinaryHeap::new(),
+        order: 0,
+        asks: Vec::new(),
+        arrivals: Vec::new(),
+        by_class: [0; 2],
+        silent_until: 0,
+        silent: 0,
+        outcome,
+        plan,
+    };
+    for process in 0..world.plan.processes {
+        let born = world.born();
+        world.processes.push(born);
+        world.wake(process);
+        world.next_kill(process);
+    }
+    while world.arrivals.len() < world.plan.permits {
+        let Some(Reverse((at, _, event))) = world.events.pop() else { break };
+        world.now = at;
+        world.on(event);
+    }
+    world.sum_up()
+}
+
+impl World {
+    fn born(&mut self) -> Process {
+        // Up to a minute ahead or behind.
+        let skew = self.rng.below(120_000_000) as i64 - 60_000_000;
+        Process { life: 0, purse: Purse::default(), skew, waiting: 0, hushed_until: 0 }
+    }
+
+    fn at(&mut self, at: i64, event: Event) {
+        self.order += 1;
+        self.events.push(Reverse((at.max(self.now), self.order, event)));
+    }
+
+    fn wake(&mut self, process: usize) {
+        let life = self.processes[process].life;
+        for worker in 0..self.plan.workers {
+            let at = self.now + self.rng.below(1_000) as i64;
+            self.at(at, Event::Send { process, life, worker });
+        }
+    }
+
+    fn next_kill(&mut self, process: usize) {
+        let every = self.plan.kill_every.as_micros() as u64 * self.plan.processes as u64;
+        if every > 0 {
+            let at = self.now + self.rng.below(2 * every) as i64;
+            self.at(at, Event::Kill { process });
+        }
+    }
+
+    fn local(&self, process: usize) -> Ts {
+        Ts::from_micros(self.now + self.processes[process].skew)
+    }
+
+    fn lives(&self, process: usize, life: u32) -> bool {
+        self.processes[process].life == life
+    }
+
+    fn on(&mut self, event: Event) {
+        match event {
+            Event::Send { process, life, worker } if self.lives(process, life) => self.send(process, life, worker),
+            Event::Arrive { process, life, worker, sent } => self.arrive(process, life, worker, sent),
+            Event::Refused { process, life, wait, sent } if self.lives(process, life) => {
+                let Process { purse, skew, .. } = &mut self.processes[process];
+                let sent = purse.store_time(Ts::from_micros(sent + *skew));
+                purse.hear(Signal::Refused { sent });
+                purse.hear(Signal::RetryAfter(Duration::from_micros(wait as u64)));
+                self.processes[process].hushed_until = self.silent_until;
+                self.ask(process);
+            }
+            Event::News { process, life } if self.lives(process, life) => {
+                self.processes[process].purse.empty();
+                self.processes[process].hushed_until = self.silent_until;
+            }
+            Event::Asked { process, life, ask } => {
+                if self.asks[ask].0.signals.iter().any(|signal| matches!(signal, Signal::RetryAfter(_))) {
+                    self.tell_all();
+                }
+                let (question, _, answer) = &mut self.asks[ask];
+                let limits = Limits { rate: self.plan.rate, ..Limits::default() };
+                *answer = Some(self.state.ask(limits, question, Ts::from_micros(self.now)));
+                let at = self.now + 100 + self.rng.below(8_000) as i64;
+                self.at(at, Event::Answered { process, life, ask });
+            }
+            Event::Answered { process, life, ask } if self.lives(process, life) => self.answered(process, ask),
+            Event::Kill { process } => {
+                let life = self.processes[process].life + 1;
+                self.processes[process] = Process { life, ..self.born() };
+                self.outcome.kills += 1;
+                self.wake(process);
+                self.next_kill(process);
+            }
+            _ => {}
+        }
+    }
+
+    fn tell_all(&mut self) {
+        for process in 0..self.plan.processes {
+            let (at, life) = (self.now + 500 + self.rng.below(10_000) as i64, self.processes[process].life);
+            self.at(at, Event::News { process, life });
+        }
+    }
+
+    fn send(&mut self, process: usize, life: u32, worker: usize) {
+        let local = self.local(process);
+        let tried = self.processes[process].purse.take(true, local);
+        let again = Event::Send { process, life, worker };
+        match tried {
+            Try::Go(permit) => {
+                // Between the permit and the wire the process may be held up; what is too late does not leave.
+                let held_up = if self.rng.chance(5) { self.rng.below(60_000) } else { self.rng.below(200) } as i64;
+                let sent = self.now + held_up;
+                if Ts::from_micros(sent + self.processes[process].skew) >= permit.until {
+                    self.at(sent, again);
+                    return;
+                }
+                if sent < self.processes[process].hushed_until {
+                    self.outcome.broken_silences += 1;
+                }
+                let way = 200 + self.rng.below(4_000) as i64;
+                self.at(sent + way, Event::Arrive { process, life, worker, sent });
+            }
+            Try::At(at) => self.at(at.micros() - self.processes[process].skew, again),
+            Try::Empty => {
+                let at = self.now + 5_000 + self.rng.below(5_000) as i64;
+                self.at(at, again);
+            }
+            Try::Closed(_, until) => self.at(until.micros() - self.processes[process].skew + 1, again),
+        }
+        self.processes[process].waiting = match tried {
+            Try::Go(_) => self.processes[process].waiting.saturating_sub(1),
+            _ => self.plan.workers as u32 / 2,
+        };
+        self.processes[process].waiting = self.processes[process].waiting.max(1);
+        self.ask(process);
+    }
+
+    fn ask(&mut self, process: usize) {
+        let local = self.local(process);
+        let Process { purse, life, waiting, .. } = &mut self.processes[process];
+        let life = *life;
+        let Some(mut ask) = purse.ask(*waiting, true, local) else { return };
+        let class = process % 2;
+        ask.member = format!("{process}-{life}");
+        ask.class = class.to_string();
+        (ask.weight, ask.percent) = (self.plan.weights[class], 100);
+        ask.deadline = Duration::from_secs(15);
+        self.asks.push((ask, self.now, None));
+        let at = self.now + 100 + self.rng.below(4_000) as i64;
+        self.at(at, Event::Asked { process, life, ask: self.asks.len() - 1 });
+    }
+
+    fn answered(&mut self, process: usize, ask: usize) {
+        let local = self.local(process);
+        let (_, sent, answer) = &self.asks[ask];
+        let sent = Ts::from_micros(*sent + self.processes[process].skew);
+        let purse = &mut self.processes[process].purse;
+        match (answer, self.rng.chance(2)) {
+            (Some(answer), false) => purse.on_answer(answer, sent, local, &mut self.rng),
+            // The answer was lost; so are its slots.
+            _ => purse.on_failure(local),
+        }
+    }
+
+    fn arrive(&mut self, process: usize, life: u32, worker: usize, sent: i64) {
+        self.arrivals.push(self.now);
+        self.by_class[process % 2] += 1;
+        let every = self.plan.silence_every.as_secs_f64() * self.plan.rate.per_sec;
+        if every > 0.0 && self.now > self.silent_until && self.rng.below(every as u64) == 0 {
+            let wait = 2_000_000 + self.rng.below(3_000_000) as i64;
+            (self.silent_until, self.outcome.silences) = (self.now + wait, self.outcome.silences + 1);
+            self.silent += wait;
+            let at = self.now + 500;
+            self.at(at, Event::Refused { process, life, wait, sent });
+        }
+        let at = self.now + 2_000 + self.rng.below(40_000) as i64;
+        self.at(at, Event::Send { process, life, worker });
+    }
+
+    fn sum_up(mut self) -> Outcome {
+        let (first, last) = (self.arrivals[0], self.now);
+        let lasted = last - first;
+        let Rate { per_sec, burst } = self.plan.rate;
+        self.outcome.overshoot = [1.0, 10.0, 60.0]
+            .into_iter()
+            .map(|secs| {
+                let most = burst + per_sec * secs;
+                worst(&self.arrivals, (secs * 1e6) as i64) as f64 - most
+            })
+            .fold(f64::MIN, f64::max);
+        self.outcome.permits = self.arrivals.len();
+        self.outcome.lasted = Duration::from_micros(lasted as u64);
+        let busy = (lasted - self.silent) as f64 / 1e6;
+        self.outcome.used = self.arrivals.len() as f64 / (per_sec * busy);
+        self.outcome.per_question = self.arrivals.len() as f64 / self.asks.len().max(1) as f64;
+        self.outcome.shares = self.by_class.map(|count| count as f64 / self.arrivals.len() as f64);
+        self.outcome
+    }
+}
+
+/// The most requests in any window of this length.
+fn worst(arrivals: &[i64], window: i64) -> usize {
+    let (mut first, mut worst) = (0, 0);
+    for (last, at) in arrivals.iter().enumerate() {
+        while arrivals[first] <= at - window {
+            first += 1;
+        }
+        worst = worst.max(last + 1 - first);
+    }
+    worst
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // covers: ING-4.10-42, ING-4.10-13
+    #[test]
+    fn eight_processes_never_send_more_than_one_may() {
+        let rates = [
+            (1, 1_000.0, 100.0, 16),
+            (2, 200.0, 20.0, 16),
+            (3, 50.0, 1.0, 16),
+            (4, 5.0, 1.0, 16),
+            (5, 5_000.0, 500.0, 96),
+        ];
+        for (seed, per_sec, burst, workers) in rates {
+            let outcome = run(Plan { workers, ..Plan::new(seed, per_sec, burst, 60_000) });
+            println!("{per_sec}/{burst}: {outcome:?}");
+            assert!(outcome.overshoot <= 0.0, "{per_sec}/s: {outcome:?}");
+            assert!(outcome.used >= 0.95, "{per_sec}/s: {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_wish_for_silence_is_heard_by_all() {
+        let plan = Plan { silence_every: Duration::from_secs(10), ..Plan::new(7, 200.0, 20.0, 30_000) };
+        let outcome = run(plan);
+        println!("{outcome:?}");
+        assert!(outcome.silences > 2, "{outcome:?}");
+        assert_eq!(outcome.broken_silences, 0, "{outcome:?}");
+        assert!(outcome.overshoot <= 0.0, "{outcome:?}");
+    }
+
+    #[test]
+    fn two_classes_share_by_their_weights() {
+        let plan = Plan { weights: [3, 1], kill_every: Duration::ZERO, ..Plan::new(9, 200.0, 20.0, 40_000) };
+        let outcome = run(plan);
+        println!("{outcome:?}");
+        assert!((outcome.shares[0] - 0.75).abs() < 0.0375, "{outcome:?}");
+        assert!(outcome.used >= 0.95, "{outcome:?}");
+    }
+}

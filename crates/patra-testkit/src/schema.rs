@@ -1,0 +1,230 @@
+//! What the catalogue of every database shows: the tables, columns, keys, words and indexes of the ledger that the requirements
+//! name (ING-7 and ING-13.3, as settled by C-02, C-06, C-51 and C-52). A store reads its own catalogue, this holds it to the list.
+
+use std::collections::BTreeSet;
+
+use patra_core::state::{
+    BatchStatus, Direction, Operation, PlanStatus, RunStatus, SliceStatus, TaskStatus, TriggerStatus, TriggerType,
+};
+
+#[derive(Clone, Debug, Default)]
+pub struct Catalogue {
+    pub columns: Vec<Column>,
+    pub indexes: Vec<Index>,
+    /// Columns that take certain words only: table, column, word.
+    pub words: BTreeSet<(String, String, String)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Column {
+    pub table: String,
+    pub name: String,
+    pub required: bool,
+    pub generated: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Index {
+    pub table: String,
+    pub name: String,
+    pub unique: bool,
+    /// Holds only some of the rows.
+    pub partial: bool,
+    /// In order; `""` stands for an expression.
+    pub columns: Vec<String>,
+}
+
+/// Columns that no row is without.
+const REQUIRED: &[(&str, &str)] = &[
+    (
+        "ing_schedule_instance",
+        "scheduler_code scheduler_job_id scheduler_log_id provenance_code endpoint_name operation_code \
+         trigger_type_code params overrides status_code",
+    ),
+    ("ing_snapshot", "hash body"),
+    (
+        "ing_plan",
+        "schedule_instance_id provenance_code endpoint_name operation_code plan_strategy expr_proto_hash \
+         spec_fingerprint status_code created_at",
+    ),
+    ("ing_plan_slice", "plan_id provenance_code slice_spec slice_signature_hash expr_hash expr_snapshot status_code"),
+    (
+        "ing_task",
+        "schedule_instance_id plan_id slice_id provenance_code endpoint_name operation_code params expr_hash \
+         idempotent_key status_code scheduled_at priority lease_epoch lease_count attempt_count",
+    ),
+    ("ing_task_run", "task_id plan_id provenance_code endpoint_name operation_code attempt_no status_code created_at"),
+    (
+        "ing_task_run_batch",
+        "run_id task_id slice_id plan_id schedule_instance_id provenance_code endpoint_name expr_hash batch_no \
+         status_code has_next latency_ms stats request_digest response_digest idempotent_key created_at",
+    ),
+    (
+        "ing_cursor",
+        "provenance_code endpoint_name operation_code cursor_key namespace_scope_code namespace_key cursor_type_code \
+         direction_code version",
+    ),
+    (
+        "ing_cursor_event",
+        "cursor_id provenance_code endpoint_name operation_code cursor_key namespace_scope_code namespace_key \
+         direction_code new_value idempotent_key created_at",
+    ),
+    (
+        "item_quarantine",
+        "provenance_code endpoint_name task_id run_id batch_no error_code reason sample request_digest status_code",
+    ),
+];
+
+/// Columns that not every row fills: windows and pages belong to some ways of slicing and paging, the rest comes later.
+const OPTIONAL: &[(&str, &str)] = &[
+    ("ing_schedule_instance", "expr_proto_hash record_remarks window_from window_to"),
+    ("ing_plan", "window_from window_to record_remarks"),
+    ("ing_task", "credential_id window_from window_to lease_owner leased_until started_at finished_at error"),
+    ("ing_task_run", "checkpoint stats window_from window_to error finished_at"),
+    ("ing_task_run_batch", "page_no page_size before_token after_token before_url next_url error"),
+    (
+        "ing_cursor",
+        "cursor_value normalized_instant normalized_numeric observed_max_value schedule_instance_id plan_id slice_id \
+         task_id run_id batch_no expr_hash",
+    ),
+    (
+        "ing_cursor_event",
+        "prev_value prev_instant new_instant prev_numeric new_numeric observed_max_value schedule_instance_id plan_id \
+         slice_id task_id run_id batch_no expr_hash record_remarks",
+    ),
+];
+
+/// What a plan is without, because it is never executed and has no key of its own (ING-7.2-01, ING-7.2-05).
+const NOT_OF_A_PLAN: &[&str] =
+    &["idempotent_key", "lease_owner", "leased_until", "attempt_count", "started_at", "finished_at"];
+
+/// Unique keys: no two rows have all of these in common.
+const UNIQUE: &[(&str, &str, &str)] = &[
+    ("uk_slice_sig", "ing_plan_slice", "plan_id slice_signature_hash"),
+    ("uk_task_idem", "ing_task", "idempotent_key"),
+    ("uk_run_attempt", "ing_task_run", "task_id attempt_no"),
+    ("uk_run_batch_no", "ing_task_run_batch", "run_id batch_no"),
+    ("uk_run_before_tok", "ing_task_run_batch", "run_id before_token"),
+    ("uk_batch_idem", "ing_task_run_batch", "idempotent_key"),
+    ("uk_cursor_ns", "ing_cursor", "provenance_code operation_code cursor_key namespace_scope_code namespace_key"),
+    ("uk_cur_evt_idem", "ing_cursor_event", "idempotent_key"),
+];
+
+/// Of all rows.
+const INDEXES: &[(&str, &str, &str)] = &[
+    ("idx_sched_src", "ing_schedule_instance", "scheduler_code scheduler_job_id scheduler_log_id"),
+    ("idx_plan_srcop_time", "ing_plan", "provenance_code operation_code created_at"),
+    ("idx_slice_status", "ing_plan_slice", "plan_id status_code"),
+    ("idx_task_slice", "ing_task", "slice_id"),
+    // The board by source, operation, state and time (ING-7.11-04); it covers the shorter one of ING-7.4-05.
+    ("idx_task_src_op", "ing_task", "provenance_code operation_code status_code created_at"),
+    ("idx_run_task", "ing_task_run", "task_id status_code created_at"),
+    ("idx_batch_time", "ing_task_run_batch", "run_id created_at"),
+    ("idx_batch_status", "ing_task_run_batch", "run_id status_code"),
+    ("idx_cursor_time", "ing_cursor", "provenance_code operation_code normalized_instant"),
+    ("idx_cursor_id", "ing_cursor", "provenance_code operation_code normalized_numeric"),
+    (
+        "idx_cur_evt_timeline",
+        "ing_cursor_event",
+        "provenance_code operation_code namespace_scope_code namespace_key created_at",
+    ),
+    ("idx_cur_evt_instant", "ing_cursor_event", "cursor_id new_instant"),
+    ("idx_cur_evt_numeric", "ing_cursor_event", "cursor_id new_numeric"),
+    ("idx_cur_evt_lineage", "ing_cursor_event", "schedule_instance_id plan_id slice_id task_id run_id"),
+    // Down the lineage, from any of its ids (ING-7.11-02).
+    ("idx_plan_instance", "ing_plan", "schedule_instance_id"),
+    ("idx_task_instance", "ing_task", "schedule_instance_id status_code"),
+    ("idx_task_plan", "ing_task", "plan_id status_code"),
+    ("idx_batch_instance", "ing_task_run_batch", "schedule_instance_id"),
+    ("idx_batch_task", "ing_task_run_batch", "task_id run_id batch_no"),
+];
+
+/// Of the rows that wait, are held, or have one at all: what is over costs nothing (C-02).
+const PARTIAL: &[(&str, &str, &str)] = &[
+    (
+        "idx_task_pick",
+        "ing_task",
+        "provenance_code endpoint_name operation_code c_max <expression> priority scheduled_at id",
+    ),
+    ("idx_task_queue", "ing_task", "leased_until id provenance_code endpoint_name operation_code"),
+    ("idx_task_cred", "ing_task", "credential_id"),
+];
+
+/// Panics with everything that is not as it should be.
+pub fn check(catalogue: &Catalogue) {
+    let mut wrong = Vec::new();
+    columns(catalogue, &mut wrong);
+    indexes(catalogue, &mut wrong);
+    words(catalogue, &mut wrong);
+    assert!(wrong.is_empty(), "the catalogue is not what it should be:\n{}", wrong.join("\n"));
+}
+
+fn columns(catalogue: &Catalogue, wrong: &mut Vec<String>) {
+    for (tables, required) in [(REQUIRED, true), (OPTIONAL, false)] {
+        for (table, names) in tables {
+            for name in names.split(' ') {
+                match catalogue.columns.iter().find(|column| column.table == *table && column.name == name) {
+                    None => wrong.push(format!("there is no column {table}.{name}")),
+                    Some(column) if column.required != required => {
+                        wrong.push(format!("{table}.{name} is required: {}", column.required));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+    for column in &catalogue.columns {
+        if column.generated {
+            wrong.push(format!("{}.{} is a generated column", column.table, column.name));
+        }
+        if column.table == "ing_plan" && NOT_OF_A_PLAN.contains(&column.name.as_str()) {
+            wrong.push(format!("a plan has {}", column.name));
+        }
+    }
+}
+
+fn indexes(catalogue: &Catalogue, wrong: &mut Vec<String>) {
+    for (list, unique, partial) in [(UNIQUE, true, false), (INDEXES, false, false), (PARTIAL, false, true)] {
+        for (name, table, columns) in list {
+            let columns = columns.split(' ').map(|name| if name == "<expression>" { "" } else { name }.to_owned());
+            let expected =
+                Index { table: (*table).into(), name: (*name).into(), unique, partial, columns: columns.collect() };
+            match catalogue.indexes.iter().find(|index| index.name == *name) {
+                None => wrong.push(format!("there is no index {name}")),
+                Some(index) if *index != expected => wrong.push(format!("{index:?}\n  instead of {expected:?}")),
+                Some(_) => {}
+            }
+        }
+    }
+    let of_plans = catalogue.indexes.iter().filter(|index| index.table == "ing_plan" && index.unique);
+    let keys: Vec<_> = of_plans.filter(|index| index.columns != ["id"]).map(|index| &index.name).collect();
+    if !keys.is_empty() {
+        wrong.push(format!("a plan has keys of its own: {keys:?}"));
+    }
+}
+
+fn words(catalogue: &Catalogue, wrong: &mut Vec<String>) {
+    let mut check = |table: &str, column: &str, words: Vec<&str>| {
+        let of_column = catalogue.words.iter().filter(|(t, c, _)| t == table && c == column);
+        let found: BTreeSet<_> = of_column.map(|(_, _, word)| word.as_str()).collect();
+        let expected: BTreeSet<_> = words.into_iter().collect();
+        if found != expected {
+            wrong.push(format!("{table}.{column} takes {found:?} instead of {expected:?}"));
+        }
+    };
+    check("ing_schedule_instance", "status_code", TriggerStatus::ALL.iter().map(|word| word.as_str()).collect());
+    check("ing_schedule_instance", "trigger_type_code", TriggerType::ALL.iter().map(|word| word.as_str()).collect());
+    check("ing_plan", "status_code", PlanStatus::ALL.iter().map(|word| word.as_str()).collect());
+    check("ing_plan_slice", "status_code", SliceStatus::ALL.iter().map(|word| word.as_str()).collect());
+    check("ing_task", "status_code", TaskStatus::ALL.iter().map(|word| word.as_str()).collect());
+    check("ing_task_run", "status_code", RunStatus::ALL.iter().map(|word| word.as_str()).collect());
+    check("ing_task_run_batch", "status_code", BatchStatus::ALL.iter().map(|word| word.as_str()).collect());
+    for table in ["ing_schedule_instance", "ing_plan", "ing_task", "ing_task_run", "ing_cursor"] {
+        check(table, "operation_code", Operation::ALL.iter().map(|word| word.as_str()).collect());
+    }
+    for table in ["ing_cursor", "ing_cursor_event"] {
+        check(table, "direction_code", Direction::ALL.iter().map(|word| word.as_str()).collect());
+    }
+    check("ing_cursor", "namespace_scope_code", vec!["GLOBAL", "EXPR", "CUSTOM"]);
+    check("ing_cursor", "cursor_type_code", vec!["TIME", "ID", "TOKEN"]);
+}

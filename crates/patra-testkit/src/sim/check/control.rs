@@ -1,0 +1,126 @@
+//! Holds and cancellations: what is held is neither claimed nor planned, what runs is told, and what is cancelled ends.
+
+use patra_core::state::HoldKind;
+use patra_core::tx::{Cancelled, Claimed, Done, LeaseRef, Renewed, RunEnd, Subject, Target, Tx, TxError};
+use patra_core::{Code, Level};
+
+use super::{Broken, Checker};
+use crate::memory::{HoldRow, MemStore, Origin, Task};
+
+impl Checker {
+    pub(super) fn check_control(
+        &mut self,
+        mem: &MemStore,
+        tx: &Tx,
+        result: &Result<Done, TxError>,
+    ) -> Result<(), Broken> {
+        if let (Tx::Cancel(op), Ok(Done::Cancel(done))) = (tx, result) {
+            check_cancel(mem, &op.target, done)?;
+        }
+        if let (Tx::EndRun(op), Ok(_)) = (tx, result) {
+            self.check_fuse(mem, &op.end, op.lease)?;
+        }
+        if mem.holds.is_empty() {
+            return Ok(());
+        }
+        match (tx, result) {
+            (Tx::Claim(_), Ok(Done::Claim(claimed))) => check_claim(mem, claimed)?,
+            (Tx::Renew(_), Ok(Done::Renew(renewed))) => check_renewal(mem, renewed)?,
+            (Tx::TakeTrigger(_), Ok(Done::TakeTrigger(Some(taken)))) => {
+                let origin = &mem.instances[taken.instance.0 as usize - 1].origin;
+                if let Some(hold) = lasting(mem).find(|hold| is_plain(&hold.subject) && fits(&hold.subject, origin)) {
+                    return Err(format!("held: trigger {} was taken in spite of {}", taken.public_id, hold.subject));
+                }
+            }
+            _ => {}
+        }
+        let ended = |id: &&patra_core::HoldId| mem.holds.get(id).is_none_or(|hold| hold.released.is_some());
+        if let (Some(hold), false) = (self.stops.iter().find(ended), matches!(tx, Tx::Release(_))) {
+            return Err(format!("held: {} ended hold {hold}", tx.name()));
+        }
+        self.stops.clear();
+        self.stops.extend(stops(mem).map(|hold| hold.id));
+        Ok(())
+    }
+
+    /// Who fails because the source is broken, or we are locked out, stops the others.
+    fn check_fuse(&self, mem: &MemStore, end: &RunEnd, lease: LeaseRef) -> Result<(), Broken> {
+        let (RunEnd::Failed { error }, at) = (end, lease.task.0 as usize - 1) else { return Ok(()) };
+        let task = &mem.tasks[at];
+        let ours = matches!(error.code, Code::InternalError | Code::NotConfigured);
+        if error.level != Level::L4 || ours || self.tasks[at].status == task.status {
+            return Ok(());
+        }
+        match stops(mem).any(|hold| hold.kind == HoldKind::Break && covers(hold, task)) {
+            true => Ok(()),
+            false => Err(format!("fuse: task {} failed at L4 and nothing is held", task.id)),
+        }
+    }
+}
+
+fn check_claim(mem: &MemStore, claimed: &Claimed) -> Result<(), Broken> {
+    for lease in &claimed.leases {
+        if let Some(hold) = stops(mem).find(|hold| covers(hold, &mem.tasks[lease.task.0 as usize - 1])) {
+            return Err(format!("held: task {} was claimed in spite of {}", lease.task, hold.subject));
+        }
+    }
+    Ok(())
+}
+
+fn check_renewal(mem: &MemStore, renewed: &Renewed) -> Result<(), Broken> {
+    for lease in &renewed.held {
+        let held = stops(mem).any(|hold| covers(hold, &mem.tasks[lease.task.0 as usize - 1]));
+        if held != renewed.paused.contains(lease) {
+            return Err(format!("held: task {} is held: {held}, its executor was told otherwise", lease.task));
+        }
+    }
+    Ok(())
+}
+
+/// Nothing of what was cancelled goes on.
+fn check_cancel(mem: &MemStore, target: &Target, done: &Cancelled) -> Result<(), Broken> {
+    let ended = |task: &Task| match target {
+        Target::Trigger(public_id) => {
+            let row = &mem.instances[task.lineage.instance.0 as usize - 1];
+            let family = [Some(row.id), row.parent, row.root];
+            mem.instances.iter().any(|other| other.public_id == *public_id && family.contains(&Some(other.id)))
+        }
+        Target::Plan(plan) => task.lineage.plan == *plan,
+        Target::Slice(slice) => task.lineage.slice == *slice,
+        Target::Task(id) => task.id == *id,
+    };
+    match mem.tasks.iter().find(|task| done.found && !task.status.is_final() && ended(task)) {
+        Some(task) => Err(format!("cancelled: task {} is {} after {target:?} was cancelled", task.id, task.status)),
+        None => Ok(()),
+    }
+}
+
+fn lasting(mem: &MemStore) -> impl Iterator<Item = &HoldRow> {
+    mem.holds.values().filter(|hold| hold.released.is_none())
+}
+
+/// Advice stops planning only.
+pub(in crate::sim) fn stops(mem: &MemStore) -> impl Iterator<Item = &HoldRow> {
+    lasting(mem).filter(|hold| hold.kind != HoldKind::Advisory)
+}
+
+fn is_plain(subject: &Subject) -> bool {
+    let Subject { credential, plan, slice, task, .. } = subject;
+    credential.is_none() && plan.is_none() && slice.is_none() && task.is_none()
+}
+
+fn fits(subject: &Subject, origin: &Origin) -> bool {
+    let Subject { provenance_code, endpoint_name, operation, .. } = subject;
+    provenance_code.as_ref().is_none_or(|code| *code == origin.provenance_code)
+        && endpoint_name.as_ref().is_none_or(|name| *name == origin.endpoint_name)
+        && operation.is_none_or(|operation| operation == origin.operation)
+}
+
+fn covers(hold: &HoldRow, task: &Task) -> bool {
+    let Subject { credential, plan, slice, task: one, .. } = &hold.subject;
+    fits(&hold.subject, &task.origin)
+        && (credential.is_none() || *credential == task.credential)
+        && plan.is_none_or(|plan| plan == task.lineage.plan)
+        && slice.is_none_or(|slice| slice == task.lineage.slice)
+        && one.is_none_or(|one| one == task.id)
+}

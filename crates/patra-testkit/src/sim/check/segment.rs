@@ -1,0 +1,103 @@
+//! UPDATE: the segments of a plan are together all that is wanted, and a segment that is done has looked at all of its ids.
+
+use patra_core::Ts;
+use patra_core::bounds::{Bounds, Segment};
+use patra_core::cursor::Mark;
+use patra_core::state::{SignalStatus, TaskStatus};
+use patra_core::tx::{CommitBatch, Done, PlanSaved, Tx, TxError, Wanted};
+
+use super::{Broken, Checker};
+use crate::memory::{Cursor, MemStore, Task};
+
+impl Checker {
+    /// Every id that was wanted when the task was made has been looked at since.
+    pub(super) fn check_segment(&self, mem: &MemStore, task: &Task) -> Result<(), Broken> {
+        let segment = segment_of(task)?;
+        match forgotten(mem, &segment.wanted, task.created_at, |key| segment.range.contains(key)) {
+            Some(key) => Err(format!("no gap: task {} succeeded without a look at {key}", task.id)),
+            None => Ok(()),
+        }
+    }
+
+    /// What cannot be had stays asked for, until it is given up.
+    pub(super) fn check_tries(&self, mem: &MemStore, now: Ts, op: &CommitBatch) -> Result<(), Broken> {
+        for checked in op.checked.iter().filter(|checked| checked.failed.is_some()) {
+            let resolved = mem.signals.values().find(|row| {
+                row.about.key == checked.key
+                    && row.about.endpoint_name == op.stream.endpoint_name
+                    && row.status == SignalStatus::Resolved
+                    && row.updated_at == now
+            });
+            if resolved.is_some() {
+                return Err(format!("no gap: the signal for {} is resolved, its content was refused", checked.key));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The ranges of a plan follow each other without a hole; behind the last of a complete plan nothing is wanted.
+pub(super) fn check_ranges(mem: &MemStore, saved: &PlanSaved, complete: bool) -> Result<(), Broken> {
+    let mut tasks: Vec<_> = mem.tasks.iter().filter(|task| task.lineage.plan == saved.plan).collect();
+    tasks.sort_by_key(|task| task.what.segment.as_ref().map(|segment| segment.ordinal));
+    let (mut end, mut next) = (None, None);
+    for task in &tasks {
+        let (segment, ordinal) = (segment_of(task)?, task.what.segment.as_ref().map_or(0, |segment| segment.ordinal));
+        // Plans of one activity may take turns: their ordinals mix, and rise in each.
+        if segment.range.after != end || next.is_some_and(|next| ordinal < next) {
+            return Err(format!(
+                "no gap: segment {ordinal} of plan {} begins behind {:?}",
+                saved.plan, segment.range.after
+            ));
+        }
+        (end, next) = (Some(segment.range.through), Some(ordinal + 1));
+    }
+    let (true, Some(first), Some(end)) = (complete, tasks.first(), end) else { return Ok(()) };
+    let asked = mem.instances[first.lineage.instance.0 as usize - 1].created_at;
+    match forgotten(mem, &segment_of(first)?.wanted, asked, |key| **key > *end) {
+        Some(key) => Err(format!("no gap: {key} is in no segment of plan {}", saved.plan)),
+        None => Ok(()),
+    }
+}
+
+/// A cursor that counts segments lies behind none that is not done.
+pub(super) fn within_segments(mem: &MemStore, cursor: &Cursor, mark: &Mark) -> Result<(), Broken> {
+    let Mark::Nth { ordinal, .. } = mark else { return Err(format!("{mark:?} of a cursor that counts segments")) };
+    let own = || mem.tasks.iter().filter(|task| task.cursor == cursor.id);
+    let Some(newest) = own().map(|task| task.lineage.plan).max() else { return Ok(()) };
+    let open = own().find(|task| {
+        let before = task.what.segment.as_ref().is_some_and(|segment| segment.ordinal < *ordinal);
+        before && task.lineage.plan == newest && !task.replaced && task.status != TaskStatus::Succeeded
+    });
+    match open {
+        Some(task) => Err(format!("no gap: cursor {} at {mark:?}, task {} is {}", cursor.id, task.id, task.status)),
+        None => Ok(()),
+    }
+}
+
+fn segment_of(task: &Task) -> Result<Segment, Broken> {
+    let bounds = Bounds::of_task(&task.what.task_params).map_err(|error| error.to_string())?;
+    bounds.ids.ok_or_else(|| format!("task {} has a segment without ids", task.id))
+}
+
+/// A record that was wanted at `since` and that nobody has looked at from then on.
+fn forgotten(mem: &MemStore, wanted: &Wanted, since: Ts, inside: impl Fn(&String) -> bool) -> Option<String> {
+    let items = || mem.items.iter().filter(|item| item.endpoint_name == "e" && inside(&item.key));
+    let item = match wanted {
+        Wanted::Stale { before } => items().find(|item| item.checked_at < *before),
+        Wanted::MappedOtherThan { generation } => {
+            items().find(|item| *item.generation != **generation && item.checked_at < since)
+        }
+        Wanted::Signalled => {
+            let rows = mem.signals.values().filter(|row| row.status == SignalStatus::Open && inside(&row.about.key));
+            let row = rows.into_iter().find(|row| row.about.endpoint_name == "e" && row.updated_at < since);
+            return row.map(|row| row.about.key.clone());
+        }
+    };
+    item.map(|item| item.key.clone())
+}
+
+/// What a commit says of ids is not read twice.
+pub(super) fn is_new(tx: &Tx, result: &Result<Done, TxError>) -> bool {
+    matches!((tx, result), (Tx::CommitBatch(_), Ok(Done::CommitBatch(done))) if !done.replayed)
+}

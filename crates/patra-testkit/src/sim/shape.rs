@@ -1,0 +1,132 @@
+//! How the far side is read in a world: by tokens or by numbers, in which order, how much at once; and what is advised about
+//! it when it seems to be in trouble.
+
+use std::time::Duration;
+
+use patra_core::gate::Decision;
+use patra_core::health::Advice;
+use patra_core::paging::{Kind, Position};
+use patra_core::protocol::run::{Limits, Order};
+use patra_core::rng::Rng;
+use patra_core::{CredentialId, Ts};
+
+use super::world::World;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) pages: Pages,
+    /// Pages of one slice, where pages are read side by side.
+    pub(super) range: Option<u32>,
+    /// By update time, as the far side declares and keeps.
+    pub(super) order: Option<Order>,
+    /// Requests of one run.
+    pub(super) budget: Option<u32>,
+    pub(super) trouble: Trouble,
+    /// Windows reach so much further back than they are, for records that come late.
+    pub(super) lookback: Option<Duration>,
+    /// Triggers take turns with two credentials.
+    pub(super) credentials: bool,
+}
+
+/// How pages are named.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pages {
+    Tokens,
+    Offsets,
+    Numbers { base: u64 },
+}
+
+/// What is advised, in permille of the requests.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Trouble {
+    narrower: u64,
+    smaller: u64,
+    circuit: u64,
+}
+
+impl Shape {
+    /// `plain`: nothing that needs a window without a ceiling, or pages of records.
+    pub(super) fn draw(rng: &mut Rng, plain: bool) -> Shape {
+        let pages = match rng.below(1_000) {
+            _ if plain => Pages::Tokens,
+            0..80 => Pages::Offsets,
+            80..140 => Pages::Numbers { base: rng.below(2) },
+            _ => Pages::Tokens,
+        };
+        let trouble = if rng.chance(120) { Trouble::draw(rng) } else { Trouble::default() };
+        let ordered = !plain && (trouble != Trouble::default() || rng.chance(100));
+        Shape {
+            pages,
+            range: (pages != Pages::Tokens && rng.chance(500)).then(|| 1 + rng.below(2) as u32),
+            order: (ordered && rng.chance(700))
+                .then(|| if rng.chance(600) { Order::Ascending } else { Order::Descending }),
+            budget: rng.chance(60).then(|| 1 + rng.below(4) as u32),
+            trouble,
+            // Where pages are numbered, one record that comes hides from the total another that goes.
+            lookback: (!plain && pages == Pages::Tokens && rng.chance(70))
+                .then(|| Duration::from_secs(1 + rng.below(20))),
+            credentials: rng.chance(150),
+        }
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        match self.pages {
+            Pages::Tokens => Kind::Token { initial: None },
+            Pages::Offsets => Kind::Offset,
+            Pages::Numbers { base } => Kind::Page { base },
+        }
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        let usual = Limits::default();
+        Limits { page_range: self.range, max_requests: self.budget.unwrap_or(usual.max_requests), ..usual }
+    }
+
+    /// Windows can be cut because of it.
+    pub(super) fn cuts(&self) -> bool {
+        self.range.is_some() || self.trouble.narrower > 0 || self.order.is_some() && self.budget.is_some()
+    }
+
+    pub(super) fn credential(&self, turn: i64) -> Option<CredentialId> {
+        self.credentials.then(|| CredentialId(1 + turn % 2))
+    }
+}
+
+impl Pages {
+    /// How many records lie before this place; none where pages are not numbered.
+    pub(super) fn before(self, position: &Position, size: usize) -> Option<usize> {
+        match (self, position) {
+            (_, Position::Offset(at)) => Some(*at as usize),
+            (Pages::Numbers { base }, Position::Page(page)) => Some(page.saturating_sub(base) as usize * size),
+            _ => None,
+        }
+    }
+}
+
+impl Trouble {
+    fn draw(rng: &mut Rng) -> Trouble {
+        let mut upto = |most: u64| if rng.chance(600) { 1 + rng.below(most) } else { 0 };
+        Trouble { narrower: upto(400), smaller: upto(600), circuit: upto(150) }
+    }
+}
+
+impl World {
+    /// What the gate says, and what the health of the far side, as this process sees it, makes of that.
+    pub(super) fn permit(&mut self, process: usize) -> (Decision, Advice) {
+        let now: Ts = self.processes[process].local(self.now);
+        let Trouble { narrower, smaller, circuit } = self.profile.shape.trouble;
+        if self.calm || narrower + smaller + circuit == 0 {
+            return (self.processes[process].machines.gate.acquire(now), Advice::default());
+        }
+        let advice = Advice {
+            narrower: self.rng.chance(narrower),
+            page_percent: if self.rng.chance(smaller) { 30 + self.rng.below(70) as u32 } else { 100 },
+            circuit_open: self.rng.chance(circuit),
+            ..Advice::default()
+        };
+        if advice.circuit_open {
+            return (Decision::WaitUntil(now + Duration::from_micros(1 + self.rng.below(9_000_000))), advice);
+        }
+        (self.processes[process].machines.gate.acquire(now), advice)
+    }
+}

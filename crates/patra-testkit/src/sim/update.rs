@@ -1,0 +1,128 @@
+//! UPDATE: stored records are fetched again, because they are old, mapped by other rules, or somebody says so.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use patra_core::Ts;
+use patra_core::cursor::{Name, Scope};
+use patra_core::protocol::planner::{Draft, Refresh, Shape, Span};
+use patra_core::protocol::run;
+use patra_core::rng::Rng;
+use patra_core::state::{Operation, SignalStatus, TaskStatus, UpdateReason};
+use patra_core::tx::{Signal, TriggerTaken};
+
+use super::check::Broken;
+use super::far::key;
+use super::profile::Profile;
+use super::scene;
+use super::world::World;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Update {
+    /// Ids per slice, and per request.
+    size: u32,
+    group: u32,
+    stale_after: Duration,
+    pub(super) signals: u64,
+}
+
+/// The mapping of an UPDATE is newer than that of a harvest.
+static GENERATION: LazyLock<Arc<str>> = LazyLock::new(|| "newer".into());
+
+/// No record has this number.
+const NOBODY: u64 = 255;
+
+impl Update {
+    pub(super) fn draw(rng: &mut Rng) -> Update {
+        Update {
+            size: 1 + rng.below(3) as u32,
+            group: 1 + rng.below(3) as u32,
+            stale_after: Duration::from_secs(rng.below(20)),
+            signals: rng.below(4),
+        }
+    }
+
+    pub(super) fn draft(&self, trigger: &TriggerTaken, draft: Draft) -> Draft {
+        let refresh = Refresh {
+            reason: trigger.reason.unwrap_or(UpdateReason::Staleness),
+            stale_after: self.stale_after,
+            generation: GENERATION.to_string(),
+            size: self.size,
+        };
+        Draft {
+            cursor: Name { scope: Scope::Custom, namespace_key: scene::activity(trigger), ..draft.cursor },
+            span: Span::Ids { stream: scene::main_stream(), refresh },
+            shape: Shape { operation: Operation::Update, ..draft.shape },
+            ..draft
+        }
+    }
+
+    pub(super) fn policy(&self, profile: &Profile) -> Arc<run::Policy> {
+        let details = run::Details { batch_size: self.group, missing_is_bad: true };
+        Arc::new(run::Policy {
+            details: Some(details),
+            split: None,
+            generation: Arc::clone(&GENERATION),
+            ..(*scene::policy(profile, None)).clone()
+        })
+    }
+}
+
+pub(super) fn reason(rng: &mut Rng) -> UpdateReason {
+    [UpdateReason::Staleness, UpdateReason::ExprChange, UpdateReason::Signals][rng.below(3) as usize]
+}
+
+impl World {
+    /// Somebody says of some records, stored or not, that they are wrong.
+    pub(super) fn signal(&mut self) -> Result<(), Broken> {
+        let count = 1 + self.rng.below(3);
+        let mut keys: Vec<String> = (0..count).map(|_| self.any_key()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let signal = Signal {
+            project_key: "default".into(),
+            provenance_code: "p".into(),
+            endpoint_name: "e".into(),
+            keys,
+            reason: String::new(),
+            by: "reader".into(),
+        };
+        self.execute(&signal.into()).map(drop)
+    }
+
+    /// The key of a record of the first endpoint, or of none.
+    fn any_key(&mut self) -> String {
+        let number = self.rng.below(self.profile.records + 1);
+        key(if number == self.profile.records { NOBODY } else { number })
+    }
+
+    /// All that the last UPDATE of the calm times was to look at was looked at.
+    pub(super) fn check_update(&self) -> Result<(), Broken> {
+        let mem = &self.store.mem;
+        let (Some(update), Some(trigger)) = (self.profile.update, mem.instances.last()) else { return Ok(()) };
+        let since = trigger.created_at;
+        let looked_at = |at: Ts| match trigger.reason {
+            Some(UpdateReason::Staleness) => at >= since - update.stale_after,
+            Some(UpdateReason::ExprChange) => at >= since,
+            _ => true,
+        };
+        let skipped = mem.items.iter().filter(|item| item.endpoint_name == "e" && *item.generation != **GENERATION);
+        if let Some(item) = skipped.into_iter().find(|item| !looked_at(item.checked_at)) {
+            return Err(format!("no gap: {} was not looked at again", item.key));
+        }
+        let open = |status| status == SignalStatus::Open && trigger.reason == Some(UpdateReason::Signals);
+        if let Some(row) = mem
+            .signals
+            .values()
+            .filter(|row| row.about.endpoint_name == "e")
+            .find(|row| open(row.status) && row.updated_at < since)
+        {
+            return Err(format!("no gap: nobody looked at {}, although somebody asked", row.about.key));
+        }
+        let failed = |status| matches!(status, TaskStatus::Failed | TaskStatus::Partial);
+        match mem.tasks.iter().find(|task| task.lineage.instance == trigger.id && failed(task.status)) {
+            Some(task) => Err(format!("every task ends: task {} is {} in calm times", task.id, task.status)),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! A far side in trouble: what passes is waited for, and what is too much at once is cut into less.
+
+use std::collections::BTreeSet;
+
+use patra_upstream::{Dataset, RetryAfter, Script, Server, TruncateMode, When};
+use serde_json::Value;
+
+use crate::support::{Place, manifest};
+
+/// About every third request goes wrong, in one of four ways.
+fn trouble() -> Script {
+    Script {
+        e500: When::every(9),
+        e429: When::every(13),
+        retry_after: RetryAfter::Absent,
+        reset: When::every(17),
+        truncate: When::every(11),
+        truncate_mode: TruncateMode::Close,
+        ..Script::default()
+    }
+}
+
+fn number(row: &Value, name: &str) -> u64 {
+    row["stats"][name].as_u64().unwrap_or_default()
+}
+
+// covers: ING-DOD-02, ING-DOD-07, ING-DOD-14
+#[tokio::test(flavor = "multi_thread")]
+async fn passing_faults_pass_and_the_cursor_arrives() {
+    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+        let server = Server::start(([127, 0, 0, 1], 0).into(), Dataset::new(3, 2_000), trouble()).unwrap();
+        // The circuit is for a far side that is down, not for one that stumbles.
+        let patient = manifest(server.base_url()) + "    health: { circuit_after: 100 }\n";
+        place.apply(&patient);
+        let run = ["run", "far", "records", "--to", "2024-01-03", "-o", "json"];
+        let report = place.run(&run);
+        assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stderr));
+        let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+        assert_eq!(report["cursor"], "2024-01-03T00:00:00Z", "{report}");
+        let expected: BTreeSet<String> = server.dataset().records().map(|(id, ..)| id.to_owned()).collect();
+        let items = place.list(&["items"]);
+        let stored: BTreeSet<String> =
+            items.iter().map(|item| item["dedup_key"].as_str().unwrap().to_owned()).collect();
+        assert_eq!((items.len(), stored), (expected.len(), expected));
+
+        // Of the batches that had to be asked for again, so many came in the end.
+        let batches = place.list(&["batches"]);
+        let retried: Vec<_> = batches.iter().filter(|batch| number(batch, "retryCount") > 0).collect();
+        let came = retried.iter().filter(|batch| batch["status_code"] == "SUCCEEDED").count();
+        assert!(retried.len() >= 10, "{} batches were tried again", retried.len());
+        assert!(came * 100 >= retried.len() * 95, "{came} of {}", retried.len());
+        let mut seen = BTreeSet::new();
+        assert!(batches.iter().all(|batch| seen.insert((batch["run_id"].to_string(), batch["batch_no"].to_string()))));
+
+        // 429 slows the rest down, and the ledger says so.
+        let slowed = batches.iter().filter(|batch| batch["stats"]["selfHealing"]["qpsDownshift"] == true).count();
+        assert!(server.stats().r429 > 0 && slowed > 0, "{slowed} batches under a lowered rate");
+    }
+}
+
+/// Twelve hours at a time, in pages of twenty, of which a slice may have three.
+fn dense(base_url: &str) -> String {
+    format!(
+        r#"
+provenance: far
+allow_http: true
+defaults: {{ rate_limit: {{ refill_rate_per_sec: 10000, burst: 1000 }} }}
+endpoints:
+  records:
+    http: {{ base_url: "{base_url}", path: /offset }}
+    query: {{ offset: "${{ page.offset }}", limit: "${{ page.size }}", from: "${{ window.from | iso }}", to: "${{ window.to | iso }}" }}
+    pagination: {{ type: offset, page_size: 20 }}
+    window: {{ supports_updated_since: true, watermark_key: updated_at, safety_lag: PT0S, max_window: PT12H, align: min, initial: 2024-01-01 }}
+    limits: {{ page_depth: 3 }}
+    response: {{ items_path: $.items, id_path: $.id, updated_at_path: $.updated_at, total_path: $.total }}
+"#
+    )
+}
+
+// covers: ING-DOD-18
+#[tokio::test(flavor = "multi_thread")]
+async fn a_window_with_too_many_pages_becomes_smaller_ones_that_join_and_are_all_completed() {
+    let server = Server::start(([127, 0, 0, 1], 0).into(), Dataset::new(5, 1_000), Script::default()).unwrap();
+    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+        place.apply(&dense(server.base_url()));
+        let output = place.run(&["run", "far", "records", "--to", "2024-01-02"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let (replaced, read): (Vec<_>, Vec<_>) =
+            place.list(&["tasks"]).into_iter().partition(|task| task["replaced"] == 1);
+        assert!(!replaced.is_empty() && replaced.iter().all(|task| task["status_code"] == "PARTIAL"));
+        assert!(read.len() > 8, "{} smaller windows", read.len());
+        assert!(read.iter().all(|task| task["status_code"] == "SUCCEEDED" && task["items"].as_u64() <= Some(60)));
+        let mut windows: Vec<_> =
+            read.iter().map(|task| (task["window_from"].to_string(), task["window_to"].to_string())).collect();
+        windows.sort();
+        assert_eq!(windows[0].0, r#""2024-01-01T00:00:00.000000000Z""#);
+        assert_eq!(windows[windows.len() - 1].1, r#""2024-01-02T00:00:00.000000000Z""#);
+        assert!(windows.windows(2).all(|pair| pair[0].1 == pair[1].0), "{windows:?}");
+        assert_eq!(place.list(&["items"]).len(), server.dataset().len());
+        assert_eq!(place.list(&["cursors"])[0]["normalized_instant"], "2024-01-02T00:00:00.000000000Z");
+    }
+}
