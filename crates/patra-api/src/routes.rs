@@ -37,6 +37,7 @@ pub fn router(api: Api) -> Router {
         .route("/api/v1/{level}/{id}/cancel", post(operations::cancel))
         .route("/api/v1/holds", get(operations::holds).post(operations::hold))
         .route("/api/v1/holds/{id}", delete(operations::release))
+        .route("/api/v1/gates", get(operations::gates))
         .route("/api/v1/signals", get(operations::signals).post(operations::signal))
         .route("/api/v1/quarantine/{id}/abandon", post(operations::abandon))
         .route("/api/v1/plans/{id}/lineage", get(operations::lineage))

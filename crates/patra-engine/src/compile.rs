@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use patra_core::paging::Kind;
 use patra_core::params::{self, Params};
 use patra_core::port::{Queries, Store};
-use patra_core::protocol::planner::{Compiled, Draft, NotCompiled, Refresh, Span, trigger_component};
+use patra_core::protocol::planner::{Compiled, Draft, NotCompiled, Quota, Refresh, Span, trigger_component};
 use patra_core::state::Operation;
 use patra_core::tx::TriggerTaken;
 use patra_core::{CredentialId, cursor, hash};
@@ -151,6 +151,8 @@ fn draft(
         shape,
         c_max: snapshot.limits.concurrency,
         inventory: Some(snapshot.limits.inventory),
+        quota: quota(&snapshot),
+        per_request: snapshot.pagination.as_ref().and_then(|paging| paging.page_size).unwrap_or(0),
         credential,
         labels: frozen.labels.clone(),
         degradations: degradations(snapshot),
@@ -216,6 +218,13 @@ fn namespace_key(trigger: &TriggerTaken, snapshot: &Snapshot, params: &Params) -
         key = format!("{key}:{}", hash::digest(&["params", &params::to_text(params)]));
     }
     if trigger.project_key == "default" { key } else { format!("{}/{key}", trigger.project_key) }
+}
+
+/// Where a quota is declared, plans are made for what it has left.
+fn quota(snapshot: &Snapshot) -> Option<Quota> {
+    let limits = snapshot.gate_limits();
+    let declared = limits.quotas.hourly.is_some() || limits.quotas.daily.is_some();
+    declared.then(|| Quota { key: snapshot.gate_key(), limits })
 }
 
 #[cfg(test)]

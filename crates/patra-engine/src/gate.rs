@@ -21,30 +21,30 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// The key that a request counts for, and what is declared of it.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Lane {
-    pub(crate) key: Arc<str>,
+pub struct Lane {
+    pub key: Arc<str>,
     /// Who shares the key with others, by weight.
-    pub(crate) class: Arc<str>,
-    pub(crate) weight: u32,
+    pub class: Arc<str>,
+    pub weight: u32,
     /// Permits that one request takes.
-    pub(crate) cost: u32,
-    pub(crate) limits: Limits,
+    pub cost: u32,
+    pub limits: Limits,
 }
 
 /// Who wants to send.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asker<'a> {
-    pub(crate) lane: &'a Lane,
+pub struct Asker<'a> {
+    pub lane: &'a Lane,
     /// May use what little is left of a quota.
-    pub(crate) first: bool,
+    pub first: bool,
     /// Of its share of the rate, in percent.
-    pub(crate) percent: u32,
+    pub percent: u32,
     /// The longest that it waits here.
-    pub(crate) deadline: Duration,
+    pub deadline: Duration,
 }
 
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub struct Gate {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     owner: String,
@@ -73,17 +73,17 @@ struct Inner {
 
 /// The right to send one request. Unused, it goes back.
 #[derive(Debug)]
-pub(crate) struct Token {
+pub struct Token {
     door: Arc<Door>,
     clock: Arc<dyn Clock>,
     permits: Vec<Permit>,
-    pub(crate) waited: Duration,
-    pub(crate) view: Option<View>,
+    pub waited: Duration,
+    pub view: Option<View>,
 }
 
 impl Token {
     /// True when it is not too late: the request must leave now.
-    pub(crate) fn spend(mut self) -> bool {
+    pub fn spend(mut self) -> bool {
         let now = self.clock.steady();
         let good = self.permits.iter().all(|permit| now < permit.until);
         self.permits.clear();
@@ -111,7 +111,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl Lane {
-    pub(crate) fn of(spec: &Snapshot) -> Lane {
+    pub fn of(spec: &Snapshot) -> Lane {
         Lane {
             key: spec.gate_key().into(),
             class: format!("{}/{}", spec.provenance_code, spec.endpoint_code).into(),
@@ -123,13 +123,13 @@ impl Lane {
 }
 
 impl Gate {
-    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, owner: impl Into<String>, seed: u64) -> Arc<Gate> {
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, owner: impl Into<String>, seed: u64) -> Arc<Gate> {
         let rng = Mutex::new(Rng::new(seed));
         Arc::new(Gate { store, clock, owner: owner.into(), rng, doors: Mutex::default() })
     }
 
     /// Waits for the right to send; says why not, and until when, where that would take too long.
-    pub(crate) async fn acquire(self: &Arc<Gate>, asker: Asker<'_>) -> Result<Token, (Why, Ts)> {
+    pub async fn acquire(self: &Arc<Gate>, asker: Asker<'_>) -> Result<Token, (Why, Ts)> {
         let door = self.door(asker.lane);
         let began = self.clock.steady();
         let expected = {
@@ -164,7 +164,7 @@ impl Gate {
     }
 
     /// What the far side's answer says about the pace. `sent`: when the request left, in steady time.
-    pub(crate) fn feedback(self: &Arc<Gate>, lane: &Lane, sent: Ts, answer: &Feedback) {
+    pub fn feedback(self: &Arc<Gate>, lane: &Lane, sent: Ts, answer: &Feedback) {
         let door = self.door(lane);
         let mut urgent = false;
         {
@@ -201,7 +201,7 @@ impl Gate {
     }
 
     /// Listens for what other processes were told.
-    pub(crate) async fn listen(self: Arc<Gate>) {
+    pub async fn listen(self: Arc<Gate>) {
         loop {
             let key = self.store.gate_news().await;
             let doors: Vec<_> = lock(&self.doors)
@@ -263,11 +263,11 @@ impl Gate {
 
 /// What an answer says about the pace.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(crate) struct Feedback {
+pub struct Feedback {
     /// 429, or a failure of the far side that passes.
-    pub(crate) refused: bool,
-    pub(crate) retry_after: Option<Duration>,
-    pub(crate) remaining: Option<Signal>,
+    pub refused: bool,
+    pub retry_after: Option<Duration>,
+    pub remaining: Option<Signal>,
 }
 
 impl Feedback {

@@ -13,7 +13,7 @@ mod credentials;
 mod engine;
 mod events;
 mod executor;
-mod gate;
+pub mod gate;
 mod health;
 pub mod operations;
 mod planner;

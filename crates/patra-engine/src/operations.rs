@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use patra_core::Ts;
+use patra_core::gate::State;
 use patra_core::port::query::{Cell, Filter, Row, View};
 use patra_core::port::{Clock, Commands, CommandsExt, Queries};
 use patra_core::state::Operation;
@@ -76,6 +78,41 @@ pub async fn holds(
         by: text(row, "created_by").unwrap_or_default(),
     };
     Ok(rows.iter().filter(lasts).map(held).collect())
+}
+
+/// A key of the rate gate, for people.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GateShown {
+    pub rate_key: String,
+    #[serde(flatten)]
+    pub view: patra_core::gate::View,
+    pub updated_at: Ts,
+}
+
+/// Every key that requests have left by: the rate of now, what is left of its quotas, who asked lately and who got nothing.
+pub async fn gates(queries: &dyn Queries, clock: &dyn Clock) -> Result<Vec<GateShown>, TxError> {
+    let (view, now, mut shown) = (View::Gates, clock.now(), Vec::new());
+    let mut filter = Filter { limit: Filter::MAX_LIMIT, ..Filter::default() };
+    loop {
+        let rows = queries.list(view, filter.clone()).await?;
+        for row in &rows {
+            let (Some(Cell::Text(rate_key)), Some(Cell::Json(state)), Some(Cell::Time(updated_at))) =
+                (view.cell(row, "rate_key"), view.cell(row, "state"), view.cell(row, "updated_at"))
+            else {
+                continue;
+            };
+            let state = State::read(&state)
+                .map_err(|error| TxError::Refused(format!("ing_gate.state of {rate_key}: {error}")))?;
+            shown.push(GateShown { rate_key, view: state.view(now), updated_at });
+        }
+        if rows.len() < Filter::MAX_LIMIT as usize {
+            break;
+        }
+        filter.before_id = rows.last().and_then(|row| view.cell(row, "id")).and_then(|id| id.as_int());
+    }
+    shown.sort_by(|a, b| a.rate_key.cmp(&b.rate_key));
+    Ok(shown)
 }
 
 /// Moves everything that is older than `age` out of the ledger, in short transactions. What is kept by its own time goes when

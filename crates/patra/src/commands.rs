@@ -4,6 +4,7 @@ mod apply;
 mod blackbox;
 mod credential;
 mod demo;
+mod gates;
 mod get;
 mod health;
 mod key;

@@ -48,6 +48,14 @@ pub(super) async fn holds(State(api): State<Api>, Extension(id): Extension<Reque
     views::rows(&api, &id, View::Holds, params).await
 }
 
+/// Every key of the rate gate, as `patra get gates` shows it.
+pub(super) async fn gates(State(api): State<Api>, Extension(id): Extension<RequestId>) -> Response {
+    match patra_engine::operations::gates(&*api.store, &*api.clock).await {
+        Ok(gates) => success(&id, &json!(gates), json!({})),
+        Err(error) => Failure::from(error).answer(&id),
+    }
+}
+
 pub(super) async fn signals(State(api): State<Api>, Extension(id): Extension<RequestId>, params: Asked) -> Response {
     views::rows(&api, &id, View::Signals, params).await
 }

@@ -21,10 +21,10 @@ use crate::tx::{
     SettleTrigger, Settlement, TakeTrigger, TriggerTaken, Tx, TxError,
 };
 use draft::Part;
-use part::Decision;
+use part::{Decision, Room};
 
-pub use draft::{Draft, Refresh, Span};
-pub use slice::{Budget, MAX_DURATION_SECS, MAX_REQUESTS, Phase, Shape, SliceForm, trigger_component};
+pub use draft::{Draft, Quota, Refresh, Span};
+pub use slice::{Budget, MAX_DURATION_SECS, MAX_REQUESTS, Note, Phase, Shape, SliceForm, trigger_component};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -145,6 +145,11 @@ enum Stage {
         job: Job,
         advance: Advance,
     },
+    /// Looking at what the quota has left.
+    Budgeting {
+        job: Job,
+        coverage: Box<Coverage>,
+    },
     /// Asking which ids are wanted.
     Asking {
         job: Job,
@@ -249,6 +254,10 @@ impl Planner {
                 // Whether it moved or not: what is covered is read again from where the cursor stands now.
                 advance::Step::Done { .. } | advance::Step::GaveUp(_) => self.read(job, true, wants),
             },
+            (Stage::Budgeting { job, coverage }, Got::Tx(Ok(Done::AskGate(answer)))) => {
+                let budget = Quota::budget(&answer.view, job.draft.shape.operation);
+                self.decide(now, job, &coverage, budget, wants);
+            }
             (Stage::Saving { .. }, Got::Tx(Ok(Done::SavePlan(saved)))) => {
                 if saved.created > 0 {
                     wants.push(Want::Queued);
@@ -294,9 +303,20 @@ impl Planner {
             self.stage = Stage::Settling { job, advance };
             return;
         }
+        match &job.draft.quota {
+            Some(quota) => {
+                wants.push(Want::Tx(Arc::new(quota.look()).into()));
+                self.stage = Stage::Budgeting { job, coverage: Box::new(coverage.clone()) };
+            }
+            None => self.decide(now, job, coverage, None, wants),
+        }
+    }
+
+    fn decide(&mut self, now: Ts, job: Job, coverage: &Coverage, budget: Option<u64>, wants: &mut Vec<Want>) {
         let limit = job.draft.inventory.unwrap_or(self.options.inventory);
         let room = limit.saturating_sub(coverage.queued);
-        match part::decide(&job, coverage, room, self.options.inventory_wait) {
+        let room = Room { slices: room, budget, wait: self.options.inventory_wait };
+        match part::decide(&job, coverage, &room) {
             Decision::Save(part) => self.save(job, part, wants),
             Decision::Ask(asked) => {
                 wants.push(Want::Tx(asked.clone().into()));

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "these are tests: a failure is meant to be loud")]
 
 mod credentials;
+mod gate;
 mod late;
 mod parallel;
 mod partitions;

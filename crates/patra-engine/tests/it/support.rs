@@ -1,7 +1,7 @@
 //! A world for the engine: in-memory store, virtual clock, a far side made of a function.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,6 +20,7 @@ use patra_core::rng::Rng;
 use patra_core::state::{Operation, TriggerType};
 use patra_core::tx::{Done, Fire, IdRange, Tx, TxError, Wanted};
 use patra_core::{PlanId, RunId, Ts};
+use patra_engine::gate::Gate;
 use patra_engine::{Engine, Options, Ports, Role};
 use patra_testkit::memory::SharedMem;
 
@@ -61,7 +62,14 @@ impl World {
     pub(crate) fn with_blind_store(self, reads: u64) -> World {
         let rng = std::sync::Mutex::new(Rng::new(0));
         let blind = AtomicU64::new(reads);
-        let port = Arc::new(Flaky { store: self.store.clone(), rng, odds: 0, blind, registry_reads: Arc::default() });
+        let port = Arc::new(Flaky {
+            store: self.store.clone(),
+            rng,
+            odds: 0,
+            blind,
+            registry_reads: Arc::default(),
+            away: Arc::default(),
+        });
         World { port, ..self }
     }
 
@@ -74,8 +82,27 @@ impl World {
             odds: 0,
             blind: AtomicU64::new(0),
             registry_reads: Arc::clone(&registry_reads),
+            away: Arc::default(),
         };
         (World { port: Arc::new(flaky), ..self }, registry_reads)
+    }
+
+    /// A store that can be sent away.
+    pub(crate) fn with_switch(self) -> (World, Arc<AtomicBool>) {
+        let away = Arc::<AtomicBool>::default();
+        let flaky = Flaky {
+            store: self.store.clone(),
+            rng: std::sync::Mutex::new(Rng::new(0)),
+            odds: 0,
+            blind: AtomicU64::new(0),
+            registry_reads: Arc::default(),
+            away: Arc::clone(&away),
+        };
+        (World { port: Arc::new(flaky), ..self }, away)
+    }
+
+    pub(crate) fn gate(&self, owner: &str) -> Arc<Gate> {
+        Gate::new(Arc::clone(&self.port), self.clock.clone(), owner, 1)
     }
 
     pub(crate) async fn start(&self, owner: &str) -> Engine {
@@ -226,7 +253,7 @@ impl Transport for FarSide {
 pub(crate) fn flaky(store: &SharedMem, seed: u64) -> Arc<dyn Store> {
     let rng = std::sync::Mutex::new(Rng::new(seed));
     let blind = AtomicU64::new(0);
-    Arc::new(Flaky { store: store.clone(), rng, odds: 4, blind, registry_reads: Arc::default() })
+    Arc::new(Flaky { store: store.clone(), rng, odds: 4, blind, registry_reads: Arc::default(), away: Arc::default() })
 }
 
 /// A store that is sometimes busy, sometimes away, and sometimes does its work and loses the answer.
@@ -239,6 +266,8 @@ struct Flaky {
     /// Reads still to fail.
     blind: AtomicU64,
     registry_reads: Arc<AtomicU64>,
+    /// Nothing is answered at all.
+    away: Arc<AtomicBool>,
 }
 
 impl Flaky {
@@ -255,6 +284,9 @@ impl Commands for Flaky {
     fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>> {
         let dice = self.rng.lock().unwrap().below(10) + 4 - self.odds;
         Box::pin(async move {
+            if self.away.load(Relaxed) {
+                return Err(TxError::Unavailable("away".into()));
+            }
             match dice {
                 0 => Err(TxError::Busy),
                 1 => Err(TxError::Unavailable("away".into())),

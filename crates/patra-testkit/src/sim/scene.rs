@@ -152,6 +152,8 @@ pub(super) fn draft(trigger: &TriggerTaken, profile: &Profile, start: Ts, mutant
         },
         c_max: u32::MAX,
         inventory: None,
+        quota: None,
+        per_request: 0,
         degradations: Vec::new(),
         shape: Shape {
             operation: trigger.operation,

@@ -1,8 +1,8 @@
 //! `get`: rows of any view, also beside a running server.
 
-use patra_core::port::query::Filter;
+use patra_core::port::query::{Filter, View};
 
-use super::registry;
+use super::{gates, registry};
 use crate::cli::{Get, Global, Output};
 use crate::error::{Error, Exit};
 use crate::{output, store};
@@ -32,6 +32,10 @@ pub(crate) async fn run(global: &Global, args: &Get) -> Result<Exit, Error> {
     };
     view.conditions(&filter).map_err(|error| Error::usage(error.to_string()))?;
     let queries = store::open_to_read(global).await?;
+    if view == View::Gates {
+        gates::show(global, &*queries).await?;
+        return Ok(Exit::Ok);
+    }
     let mut gathered = Vec::new();
     loop {
         let page = left.min(u64::from(Filter::MAX_LIMIT));

@@ -6,6 +6,7 @@ mod auth;
 mod authoring;
 mod cli;
 mod faults;
+mod gate;
 mod house;
 mod kill;
 mod partitions;

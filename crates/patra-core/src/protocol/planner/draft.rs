@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 
 use super::slice::Shape;
 use crate::cursor;
+use crate::gate;
 use crate::hash::canonical;
 use crate::id::CredentialId;
 use crate::record::Stream;
-use crate::state::UpdateReason;
+use crate::state::{Operation, UpdateReason};
 use crate::time::{Ts, iso_text, micros};
-use crate::tx::{NewPlan, NewSlice, PlanTarget, SavePlan, TriggerTaken, Wanted};
+use crate::tx::{AskGate, NewPlan, NewSlice, PlanTarget, SavePlan, TriggerTaken, Wanted};
 use crate::window::{Cut, Window};
 
 /// What the compiler hands to the planner.
@@ -26,6 +27,10 @@ pub struct Draft {
     pub c_max: u32,
     /// QUEUED tasks of the partition above which no more are emitted; the planner's own limit when there is none.
     pub inventory: Option<u32>,
+    /// What the requests of the plan count for, where a quota is declared (ING-4.10-20).
+    pub quota: Option<Quota>,
+    /// Records that one request brings at most; 0 when nobody knows.
+    pub per_request: u32,
     /// The credential that the tasks use, by reference (ING-3.10-03).
     pub credential: Option<CredentialId>,
     /// What the merge of the settings was made from (ING-3.3-05).
@@ -33,6 +38,32 @@ pub struct Draft {
     /// What the far side cannot do, and so is done in another way (ING-12.4-02).
     pub degradations: Vec<&'static str>,
     pub warnings: Vec<String>,
+}
+
+/// A key of the rate gate with a quota.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Quota {
+    pub key: String,
+    pub limits: gate::Limits,
+}
+
+impl Quota {
+    /// Only to look: asks for nothing.
+    pub(super) fn look(&self) -> AskGate {
+        AskGate { key: self.key.clone(), limits: self.limits, ask: gate::Ask::default() }
+    }
+
+    /// What a plan of this operation may use of what is left. Something is kept for what comes first, and more of it from those
+    /// who come later (ING-4.10-20, ING-4.10-25).
+    pub(super) fn budget(view: &gate::View, operation: Operation) -> Option<u64> {
+        let kept = match operation {
+            Operation::Harvest => 0.1,
+            Operation::Update => 0.2,
+            Operation::Backfill => 0.3,
+        };
+        let windows = [view.hourly, view.daily].into_iter().flatten();
+        windows.map(|of| of.remaining.saturating_sub((of.limit as f64 * kept) as u64)).min()
+    }
 }
 
 /// What a plan is cut along.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Job;
 use super::draft::{Draft, Part, Span};
-use super::slice::SliceForm;
+use super::slice::{Note, SliceForm};
 use crate::bounds;
 use crate::state::Direction;
 use crate::time::Ts;
@@ -20,12 +20,34 @@ pub(super) enum Decision {
     Settle(Settlement),
 }
 
-/// Decides how a job goes on. `room` is what the inventory still takes, `wait` how long to wait for it to fall.
-pub(super) fn decide(job: &Job, coverage: &Coverage, room: u32, wait: Duration) -> Decision {
+/// What there is room for.
+pub(super) struct Room {
+    /// As the inventory goes.
+    pub(super) slices: u32,
+    /// Requests that the quota allows, where there is one.
+    pub(super) budget: Option<u64>,
+    /// How long to wait for more.
+    pub(super) wait: Duration,
+}
+
+impl Room {
+    /// Slices of so many requests each. Those that wait in the queue will use their part of the budget (C-32).
+    fn of(&self, expected: u64, queued: u32) -> u32 {
+        let Some(budget) = self.budget else { return self.slices };
+        let left = budget.saturating_sub(u64::from(queued) * expected);
+        u32::try_from(left / expected.max(1)).unwrap_or(u32::MAX).min(self.slices)
+    }
+}
+
+/// Decides how a job goes on.
+pub(super) fn decide(job: &Job, coverage: &Coverage, room: &Room) -> Decision {
+    let (wait, expected) = (room.wait, expected(job, coverage));
+    let note = Note { expected_requests: expected, budget_hint: room.budget };
+    let room = room.of(expected, coverage.queued);
     match &job.draft.span {
         Span::Time { cut, initial, narrowest, depth } => {
             let time = Time { job, coverage, cut: *cut, initial: *initial, narrowest: *narrowest, depth: *depth };
-            time.decide(room, wait)
+            time.decide(room, wait, note)
         }
         Span::Ids { .. } if room == 0 => Decision::Settle(Settlement::Later { delay: wait }),
         Span::Ids { stream, refresh } => Decision::Ask(ReadSegments {
@@ -42,6 +64,21 @@ pub(super) fn decide(job: &Job, coverage: &Coverage, room: u32, wait: Duration) 
             limit: room,
         }),
     }
+}
+
+/// Requests that a slice will need, going by what was seen before; one at least, and no more than its budget.
+fn expected(job: &Job, coverage: &Coverage) -> u64 {
+    let Draft { span, per_request, shape, .. } = &*job.draft;
+    let records = match span {
+        Span::Time { cut, .. } => coverage.history.estimate(cut.max_width).unwrap_or(0),
+        Span::Ids { refresh, .. } => u64::from(refresh.size),
+    };
+    let per_request = match (span, shape.phase.id_batch_size) {
+        (Span::Ids { .. }, Some(size)) => size,
+        _ => *per_request,
+    };
+    let requests = if per_request == 0 { 1 } else { records.div_ceil(u64::from(per_request)) };
+    requests.clamp(1, u64::from(shape.budget.max_requests.max(1)))
 }
 
 /// The part of a plan that these segments make.
@@ -84,7 +121,7 @@ struct Time<'a> {
 }
 
 impl Time<'_> {
-    fn decide(&self, room: u32, wait: Duration) -> Decision {
+    fn decide(&self, room: u32, wait: Duration, note: Note) -> Decision {
         let Job { trigger, draft, .. } = self.job;
         let origin = self.origin();
         let window = match trigger.plan.as_ref().map(|open| &open.rest) {
@@ -107,7 +144,8 @@ impl Time<'_> {
             return Decision::Settle(Settlement::Later { delay: wait });
         }
         let (windows, count) = self.windows(&gaps, room as usize);
-        let (form, generation) = (SliceForm::new(draft.shape.clone()), self.coverage.epoch.to_string());
+        let form = SliceForm::new(draft.shape.clone()).noting(note);
+        let generation = self.coverage.epoch.to_string();
         let slices: Vec<_> = windows.iter().map(|window| form.derive(*window, &generation)).collect();
         let complete = slices.len() == count;
         let window = if trigger.plan.is_some() { window } else { Window { from: first.from, to: last.to } };

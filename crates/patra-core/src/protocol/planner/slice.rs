@@ -72,6 +72,15 @@ pub struct SliceForm {
     params_head: String,
     spec_tail: String,
     spec_window: String,
+    note: Option<Note>,
+}
+
+/// What the planner expects of each slice. It depends on what else is going on, so it is no part of what the slice is (C-50).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Note {
+    pub expected_requests: u64,
+    /// Requests that the quota had left for the plan.
+    pub budget_hint: Option<u64>,
 }
 
 impl SliceForm {
@@ -92,8 +101,14 @@ impl SliceForm {
                 canonical(&shape.budget_json())
             ),
             spec_window: format!(r#","window":{}}}"#, canonical(&shape.window_json())),
+            note: None,
             shape,
         }
+    }
+
+    /// The same slices, with what is expected of each.
+    pub fn noting(self, note: Note) -> SliceForm {
+        SliceForm { note: Some(note), ..self }
     }
 
     pub fn shape(&self) -> &Shape {
@@ -168,6 +183,9 @@ impl SliceForm {
             spec["window"] = shape.window_json();
         }
         let (expr_hash, signature, task_key) = self.keys(&expr_snapshot, &canonical(&spec), &task_params, generation);
+        if let Some(note) = &self.note {
+            spec["budget"] = shape.noted_budget(note);
+        }
         NewSlice { window, segment, spec: canonical(&spec), signature, expr_snapshot, expr_hash, task_params, task_key }
     }
 
@@ -196,7 +214,11 @@ impl SliceForm {
         };
         let normalized = spec("");
         let (expr_hash, signature, task_key) = self.keys(&expr_snapshot, &normalized, &task_params, generation);
-        let spec = if telemetry.is_empty() { normalized } else { spec(telemetry) };
+        let mut spec = if telemetry.is_empty() { normalized } else { spec(telemetry) };
+        if let Some(note) = &self.note {
+            let (plain, noted) = (canonical(&self.shape.budget_json()), canonical(&self.shape.noted_budget(note)));
+            spec = spec.replacen(&plain, &noted, 1);
+        }
         let (window, segment) = (Some(window), None);
         NewSlice { window, segment, spec, signature, expr_snapshot, expr_hash, task_params, task_key }
     }
@@ -209,6 +231,15 @@ impl Shape {
             "maxRequests": self.budget.max_requests,
             "priority": self.priority,
         })
+    }
+
+    fn noted_budget(&self, note: &Note) -> Value {
+        let mut budget = self.budget_json();
+        budget["expectedRequests"] = json!(note.expected_requests);
+        if let Some(hint) = note.budget_hint {
+            budget["budgetHint"] = json!({ "quotaRemaining": hint });
+        }
+        budget
     }
 
     fn window_json(&self) -> Value {
@@ -272,6 +303,23 @@ mod tests {
 
     fn w(from: i64, to: i64) -> Window {
         Window { from: Ts::from_micros(from), to: Ts::from_secs(to) }
+    }
+
+    // covers: ING-4.10-29, ING-4.12-02
+    #[test]
+    fn what_is_expected_of_a_slice_stands_in_it_and_changes_none_of_its_keys() {
+        let (plain, window) = (SliceForm::new(shape()), w(0, 60));
+        let noted = plain.clone().noting(Note { expected_requests: 7, budget_hint: Some(90) });
+        let (one, other) = (plain.derive(window, "0"), noted.derive(window, "0"));
+        assert_eq!((&one.signature, &one.task_key), (&other.signature, &other.task_key));
+        let spec: Value = serde_json::from_str(&other.spec).unwrap();
+        assert_eq!(spec["budget"]["expectedRequests"], 7);
+        assert_eq!(spec["budget"]["budgetHint"]["quotaRemaining"], 90);
+        assert_eq!(canonical(&spec), other.spec);
+        let ids = bounds::Segment { wanted: Wanted::Signalled, range: IdRange { after: None, through: "z".into() } };
+        let (one, other) = (plain.derive_ids(&ids, 1, "0"), noted.derive_ids(&ids, 1, "0"));
+        assert_eq!((&one.signature, &one.task_key), (&other.signature, &other.task_key));
+        assert!(other.spec.contains("expectedRequests"));
     }
 
     // covers: ING-5.3-09, ING-8.2-04, ING-8.2-05, ING-8.2-06, ING-8.2-12, ING-8.2-13, ING-3.10-02, ING-9.1-02

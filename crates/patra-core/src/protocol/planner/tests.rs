@@ -3,6 +3,7 @@
 mod backfill;
 mod fan;
 mod flow;
+mod quota;
 mod remarks;
 mod update;
 
@@ -74,6 +75,8 @@ fn draft(trigger: &TriggerTaken) -> Draft {
         },
         c_max: 4,
         inventory: None,
+        quota: None,
+        per_request: 0,
         shape: Shape {
             project_key: "default".into(),
             provenance_code: "p".into(),

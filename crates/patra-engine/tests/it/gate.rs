@@ -1,0 +1,143 @@
+//! The gate of a process: turns, quotas, and a store that is away.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use patra_core::gate::{Limits, Quotas, Rate, Why};
+use patra_engine::gate::{Asker, Feedback, Gate, Lane};
+
+use crate::support::{FarSide, MANIFEST, World, stop};
+
+fn lane(per_sec: f64, burst: f64) -> Lane {
+    Lane {
+        key: "far/records".into(),
+        class: "far/records".into(),
+        weight: 1,
+        cost: 1,
+        limits: Limits { rate: Rate { per_sec, burst }, ..Limits::default() },
+    }
+}
+
+fn asker(lane: &Lane) -> Asker<'_> {
+    Asker { lane, first: true, percent: 100, deadline: Duration::from_secs(15) }
+}
+
+/// Sends as often as it may, for so long; how often that was.
+async fn send_for(gate: &Arc<Gate>, lane: &Lane, span: Duration) -> u32 {
+    let (began, mut sent) = (tokio::time::Instant::now(), 0);
+    while began.elapsed() < span {
+        match gate.acquire(asker(lane)).await {
+            Ok(token) => sent += u32::from(token.spend()),
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+    sent
+}
+
+// covers: ING-4.10-30, ING-5.4-05, ING-5.1-05
+#[tokio::test(start_paused = true)]
+async fn requests_leave_at_the_declared_rate_and_what_is_not_sent_comes_back() {
+    let world = World::new(FarSide::with(0));
+    let (gate, lane) = (world.gate("me"), lane(50.0, 5.0));
+    let sent = send_for(&gate, &lane, Duration::from_secs(20)).await;
+    assert!((950..=1_005).contains(&sent), "{sent}");
+    // A permit that nobody uses is the next one's.
+    let unused = gate.acquire(asker(&lane)).await.unwrap();
+    drop(unused);
+    assert!(gate.acquire(asker(&lane)).await.unwrap().spend());
+}
+
+// covers: ING-4.10-14
+#[tokio::test(start_paused = true)]
+async fn tasks_take_turns() {
+    let world = World::new(FarSide::with(0));
+    let (gate, lane) = (world.gate("me"), Arc::new(lane(10.0, 1.0)));
+    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let tasks = (0..3).map(|task| {
+        let (gate, lane, order) = (Arc::clone(&gate), Arc::clone(&lane), Arc::clone(&order));
+        tokio::spawn(async move {
+            for _ in 0..20 {
+                assert!(gate.acquire(asker(&lane)).await.unwrap().spend());
+                order.lock().unwrap().push(task);
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    let order = order.lock().unwrap();
+    for three in order[..57].chunks(3) {
+        let mut three = three.to_vec();
+        three.sort_unstable();
+        assert_eq!(three, [0, 1, 2], "{order:?}");
+    }
+}
+
+// covers: ING-4.10-38
+#[tokio::test(start_paused = true)]
+async fn without_a_store_requests_go_on_slowly_and_with_a_quota_not_at_all() {
+    let (world, away) = World::new(FarSide::with(0)).with_switch();
+    let (gate, mut lane) = (world.gate("me"), lane(50.0, 5.0));
+    assert!(send_for(&gate, &lane, Duration::from_secs(10)).await > 450);
+    away.store(true, Relaxed);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let alone = send_for(&gate, &lane, Duration::from_secs(60)).await;
+    assert!((30..=62).contains(&alone), "{alone} in a minute");
+    away.store(false, Relaxed);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(send_for(&gate, &lane, Duration::from_secs(10)).await > 400, "and back");
+
+    lane.key = "with/quota".into();
+    lane.limits.quotas = Quotas { hourly: Some(1_000), daily: None };
+    assert!(send_for(&gate, &lane, Duration::from_secs(2)).await > 50);
+    away.store(true, Relaxed);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(send_for(&gate, &lane, Duration::from_secs(60)).await, 0, "nobody knows what is left");
+}
+
+// covers: ING-4.10-31
+#[tokio::test(start_paused = true)]
+async fn what_the_far_side_says_holds_for_every_process_of_the_store() {
+    let world = World::new(FarSide::with(0));
+    let (one, two, lane) = (world.gate("one"), world.gate("two"), lane(50.0, 5.0));
+    assert!(one.acquire(asker(&lane)).await.unwrap().spend());
+    let wish = Feedback { refused: true, retry_after: Some(Duration::from_secs(60)), remaining: None };
+    one.feedback(&lane, patra_core::Ts::from_secs(1_000_001), &wish);
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    for gate in [&one, &two] {
+        let Err((why, _)) = gate.acquire(asker(&lane)).await else { panic!("silence was asked for") };
+        assert_eq!(why, Why::Cooldown);
+    }
+    tokio::time::sleep(Duration::from_secs(70)).await;
+    let sent = send_for(&two, &lane, Duration::from_secs(10)).await;
+    assert!((200..=320).contains(&sent), "half the rate, and a little more each half minute: {sent}");
+}
+
+// covers: ING-4.10-24, ING-4.10-32, ING-4.10-33, ING-4.10-34
+#[tokio::test(start_paused = true)]
+async fn a_quota_that_is_used_up_sends_tasks_back_and_the_work_goes_on_later() {
+    let world = World::new(FarSide::with(95));
+    world.apply(&MANIFEST.replace("burst: 1000", "burst: 1000, quota_hourly: 6")).await;
+    let engine = world.start("one").await;
+    let began = tokio::time::Instant::now();
+    world.ask("job").await;
+    engine.nudge();
+    let progress = world.finished("job").await;
+    assert_eq!((progress.inserted, progress.tasks_failed), (95, 0));
+    let asked = world.transport.requests.load(Relaxed);
+    assert_eq!(asked, 12, "nothing is asked for twice, the ends of two slices apart");
+    assert!(began.elapsed() > Duration::from_secs(3_600), "six an hour: {:?}", began.elapsed());
+    let mem = world.store.lock();
+    assert!(mem.tasks.iter().all(|task| task.attempts == 0), "waiting is no failure");
+    let digest: serde_json::Value = serde_json::from_str(&mem.batches[0].response_digest).unwrap();
+    assert_eq!(digest["rate"]["limitKey"], "far/records");
+    assert_eq!(digest["rate"]["permitCost"], 1);
+    let rates = || mem.runs.iter().filter_map(|run| Some(run.stats.as_ref()?.rate));
+    let (hits, permits): (u32, u32) =
+        (rates().map(|rate| rate.quota_hard_hits).sum(), rates().map(|rate| rate.permits_total).sum());
+    assert!(hits > 0, "{hits}");
+    assert_eq!(permits, 12);
+    drop(mem);
+    stop(engine).await;
+}

@@ -1,0 +1,303 @@
+//! Many processes on one key of the rate gate, on a real PostgreSQL: they die at any moment, their clocks are wrong, the far side
+//! asks for silence now and then, and counts.
+//!
+//! `PATRA_GATE_PERMITS` sets how many requests arrive before it ends, `PATRA_GATE_RATE` how many a second are declared.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use patra_core::Ts;
+use patra_core::gate::{Limits, Rate};
+use patra_core::port::{Clock, Store};
+use patra_engine::gate::{Asker, Feedback, Gate, Lane};
+use patra_store_postgres::{Options, PostgresStore};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+const PROCESSES: usize = 8;
+const WORKERS: usize = 12;
+const BURST: f64 = 20.0;
+
+/// Each child runs this test, and this test only.
+const CHILD: &str = "gate::a_process_of_many";
+
+#[derive(Debug)]
+struct SkewedClock {
+    start: Instant,
+    base: Ts,
+}
+
+impl Clock for SkewedClock {
+    fn now(&self) -> Ts {
+        self.base + self.start.elapsed()
+    }
+}
+
+fn lane(class: &str, weight: u32) -> Lane {
+    Lane {
+        key: "shared".into(),
+        class: class.into(),
+        weight,
+        cost: 1,
+        limits: Limits { rate: Rate { per_sec: rate(), burst: BURST }, ..Limits::default() },
+    }
+}
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|value| value.parse().ok())
+}
+
+fn rate() -> f64 {
+    setting("PATRA_GATE_RATE").unwrap_or(200) as f64
+}
+
+/// The child: as many requests as the gate lets pass, until it is killed.
+#[tokio::test]
+#[ignore = "run by the tests below, with the environment it needs"]
+async fn a_process_of_many() {
+    let variable = |name: &str| std::env::var(name).expect("the parent sets it");
+    let mut options = Options::new(variable("PATRA_GATE_STORE"));
+    options.schema = Some(variable("PATRA_GATE_SCHEMA"));
+    let store: Arc<dyn Store> = Arc::new(PostgresStore::open(options).await.unwrap());
+    let me = variable("PATRA_GATE_ME");
+    // An hour ahead, or two behind: no two agree.
+    let skew = i64::from(std::process::id() % 7_200) - 3_600;
+    let clock: Arc<dyn Clock> =
+        Arc::new(SkewedClock { start: Instant::now(), base: Ts::from_secs(1_800_000_000 + skew) });
+    let gate = Gate::new(store, Arc::clone(&clock), me.clone(), u64::from(std::process::id()));
+    tokio::spawn(Arc::clone(&gate).listen());
+    let (class, weight) = if me.starts_with('a') { ("a", 3) } else { ("b", 1) };
+    let (lane, far) = (Arc::new(lane(class, weight)), variable("PATRA_GATE_FAR"));
+    let mut workers = tokio::task::JoinSet::new();
+    for _ in 0..WORKERS {
+        let (gate, lane, clock, far, me) =
+            (Arc::clone(&gate), Arc::clone(&lane), Arc::clone(&clock), far.clone(), me.clone());
+        workers.spawn(async move {
+            let mut line = TcpStream::connect(&far).await.unwrap();
+            loop {
+                let asker = Asker { lane: &lane, first: true, percent: 100, deadline: Duration::from_secs(15) };
+                match gate.acquire(asker).await {
+                    Ok(token) => {
+                        if !token.spend() {
+                            continue;
+                        }
+                        let sent = clock.steady();
+                        if let Some(silence) = exchange(&mut line, &me).await {
+                            let feedback = Feedback { refused: false, retry_after: Some(silence), remaining: None };
+                            gate.feedback(&lane, sent, &feedback);
+                        }
+                    }
+                    Err((_, until)) => tokio::time::sleep(until.since(clock.steady())).await,
+                }
+            }
+        });
+    }
+    workers.join_next().await;
+}
+
+/// A line there, a line back: how long to be silent, if at all.
+async fn exchange(line: &mut TcpStream, me: &str) -> Option<Duration> {
+    line.write_all(&[me.as_bytes()[0]]).await.unwrap();
+    let mut answer = [0; 4];
+    line.read_exact(&mut answer).await.unwrap();
+    let millis = u32::from_be_bytes(answer);
+    (millis > 0).then(|| Duration::from_millis(u64::from(millis)))
+}
+
+#[derive(Default)]
+struct Far {
+    began: Option<Instant>,
+    /// When each request arrived.
+    arrivals: Vec<Duration>,
+    /// Whether each was of the first class.
+    of_a: Vec<bool>,
+    silent_until: Option<Duration>,
+    silences: usize,
+    silent: Duration,
+    /// Came although silence was asked for, half a second or more after everybody could know.
+    early: usize,
+}
+
+impl Far {
+    /// What is answered: milliseconds of silence.
+    fn arrive(&mut self, class: u8, silence_every: usize) -> u32 {
+        let now = self.began.get_or_insert_with(Instant::now).elapsed();
+        self.arrivals.push(now);
+        self.of_a.push(class == b'a');
+        if let Some(until) = self.silent_until {
+            // What was on its way when the wish came, and what left before it was heard, is nobody's fault.
+            let asked = until - Duration::from_secs(2);
+            if now < until && now > asked + Duration::from_millis(500) {
+                self.early += 1;
+            }
+            if now < until {
+                return 0;
+            }
+            self.silent_until = None;
+        }
+        if silence_every > 0 && self.arrivals.len().is_multiple_of(silence_every) {
+            self.silent_until = Some(now + Duration::from_secs(2));
+            self.silences += 1;
+            self.silent += Duration::from_secs(2);
+            return 2_000;
+        }
+        0
+    }
+
+    /// The part of the first class, once all had started.
+    fn share(&self) -> f64 {
+        let later = &self.of_a[self.of_a.len() / 2..];
+        later.iter().filter(|of_a| **of_a).count() as f64 / later.len() as f64
+    }
+
+    /// The most requests in any window of this length.
+    fn worst(&self, window: Duration) -> usize {
+        let (mut first, mut worst) = (0, 0);
+        for (last, at) in self.arrivals.iter().enumerate() {
+            while *at - self.arrivals[first] >= window {
+                first += 1;
+            }
+            worst = worst.max(last + 1 - first);
+        }
+        worst
+    }
+}
+
+struct Fleet {
+    far: String,
+    schema: String,
+    url: String,
+    children: Vec<(String, Child)>,
+    lives: AtomicUsize,
+}
+
+impl Fleet {
+    fn spawn(&self, class: char) -> (String, Child) {
+        let me = format!("{class}{}", self.lives.fetch_add(1, Ordering::Relaxed));
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", CHILD])
+            .env("PATRA_GATE_STORE", &self.url)
+            .env("PATRA_GATE_SCHEMA", &self.schema)
+            .env("PATRA_GATE_FAR", &self.far)
+            .env("PATRA_GATE_ME", &me)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        (me, child)
+    }
+
+    fn kill(&mut self, nth: usize) {
+        let (me, mut child) = self.children.remove(nth);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let class = me.chars().next().unwrap();
+        let next = self.spawn(class);
+        self.children.insert(nth, next);
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        for (_, child) in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Runs the fleet until so many requests have arrived.
+async fn run(permits: usize, kill_every: Option<Duration>, silence_every: usize, classes: &str) -> Option<Far> {
+    let url = std::env::var("PATRA_TEST_POSTGRES_URL").ok()?;
+    let schema = format!("gate_{}_{}", std::process::id(), permits + silence_every);
+    let mut options = Options::new(url.clone());
+    options.schema = Some(schema.clone());
+    PostgresStore::open(options).await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let far = Arc::new(Mutex::new(Far::default()));
+    let server = tokio::spawn({
+        let far = Arc::clone(&far);
+        async move {
+            while let Ok((mut line, _)) = listener.accept().await {
+                let far = Arc::clone(&far);
+                tokio::spawn(async move {
+                    let mut class = [0];
+                    while line.read_exact(&mut class).await.is_ok() {
+                        let answer = far.lock().unwrap().arrive(class[0], silence_every);
+                        if line.write_all(&answer.to_be_bytes()).await.is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+        }
+    });
+    let mut fleet = Fleet { far: address, schema, url, children: Vec::new(), lives: AtomicUsize::new(0) };
+    for nth in 0..PROCESSES {
+        let class = classes.as_bytes()[nth % classes.len()] as char;
+        let child = fleet.spawn(class);
+        fleet.children.push(child);
+    }
+    let (mut next, mut kills) = (0, 0);
+    let mut last_kill = Instant::now();
+    while far.lock().unwrap().arrivals.len() < permits {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        if kill_every.is_some_and(|every| last_kill.elapsed() >= every) {
+            fleet.kill(next % PROCESSES);
+            (next, kills, last_kill) = (next + 3, kills + 1, Instant::now());
+        }
+    }
+    drop(fleet);
+    server.abort();
+    let far = std::mem::take(&mut *far.lock().unwrap());
+    let lasted = *far.arrivals.last().unwrap();
+    let busy = lasted.saturating_sub(far.silent).as_secs_f64();
+    println!(
+        "{} requests in {:.1} s, {kills} kills, {} silences ({} early); {:.1} % of the declared rate; worst second {} of {}, worst ten {} of {}; {:.3} of the later half by class a",
+        far.arrivals.len(),
+        lasted.as_secs_f64(),
+        far.silences,
+        far.early,
+        far.arrivals.len() as f64 / busy / rate() * 100.0,
+        far.worst(Duration::from_secs(1)),
+        BURST + rate(),
+        far.worst(Duration::from_secs(10)),
+        BURST + rate() * 10.0,
+        far.share(),
+    );
+    Some(far)
+}
+
+fn permits() -> usize {
+    setting("PATRA_GATE_PERMITS").unwrap_or(2_000) as usize
+}
+
+// covers: ING-4.10-01, ING-4.10-02, ING-4.10-42, ING-13.1-03, ING-5.2-07, ING-DOD-09
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eight_processes_that_die_send_no_more_than_one_may() {
+    let Some(far) = run(permits(), Some(Duration::from_secs(3)), 0, "a").await else { return };
+    for secs in [1, 10] {
+        let worst = far.worst(Duration::from_secs(secs));
+        let most = BURST + rate() * secs as f64;
+        assert!(worst as f64 <= most, "{worst} requests in {secs} s, at most {most}");
+    }
+}
+
+// covers: ING-4.10-17, ING-4.10-37
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wish_for_silence_is_heard_by_every_process() {
+    let Some(far) = run(permits(), None, 700, "a").await else { return };
+    assert!(far.silences > 0);
+    assert_eq!(far.early, 0, "requests came although everybody could know");
+}
+
+// covers: ING-4.10-39
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_sources_share_a_key_by_their_weights() {
+    let Some(far) = run(permits() * 2, None, 0, "ab").await else { return };
+    let share = far.share();
+    assert!((share - 0.75).abs() <= 0.0375, "{share:.3} instead of 0.75");
+}
