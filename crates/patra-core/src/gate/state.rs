@@ -17,9 +17,9 @@ const ACTIVE: Duration = Duration::from_secs(3);
 /// Members that are remembered, for the share and for people who look.
 const MOST_MEMBERS: usize = 64;
 
-/// Slots that nobody has taken so shortly before their time are anybody's, whatever the shares. A little longer than members
-/// pause between two questions.
-const LAST_CALL: Duration = Duration::from_millis(120);
+/// Slots that nobody has taken so shortly before their time are anybody's of a class, whatever the members' shares; between
+/// classes they are shared as all are. Long enough for members to ask twice.
+const LAST_CALL: Duration = Duration::from_millis(250);
 
 /// The longest silence that a far side is granted. A clock that was set back makes a longer one; it is cut.
 const LONGEST_COOLDOWN: Duration = Duration::from_secs(28 * 3_600);
@@ -346,9 +346,11 @@ impl State {
         let wanted = want.div_ceil(pace.permits) as usize;
         let last_call = now + ask.lead + LAST_CALL;
         let (mut picked, far): (Vec<_>, Vec<_>) = self.slots.free(usable).partition(|(_, slot)| slot.at <= last_call);
-        picked.truncate(wanted);
+        let (share, alone) = self.share(ask, now);
+        let near = if alone { picked.len() } else { (picked.len() as f64 * share).ceil() as usize };
+        picked.truncate(wanted.min(near));
         let held = (ask.held / pace.permits) as usize + picked.len();
-        let share = self.share(ask, now) * f64::from(ask.percent.clamp(1, 100)) / 100.0;
+        let share = share * f64::from(ask.percent.clamp(1, 100)) / 100.0;
         let own = ((HORIZON.as_micros() as f64 / pace.step as f64 * share).ceil() as usize).max(1);
         let more = wanted.saturating_sub(picked.len()).min(own.saturating_sub(held)).min(far.len());
         let first = (ask.now.div_ceil(pace.permits) as usize).saturating_sub(picked.len()).min(more);
@@ -359,8 +361,8 @@ impl State {
         picked
     }
 
-    /// Of the rate, by the weights of those who asked lately.
-    fn share(&self, ask: &Ask, now: Ts) -> f64 {
+    /// Of the rate, by the weights of those who asked lately; and whether there is no other class.
+    fn share(&self, ask: &Ask, now: Ts) -> (f64, bool) {
         let mut classes: Vec<(&str, u32)> =
             self.others(ask, now).map(|member| (&*member.class, member.weight)).collect();
         classes.push((&ask.class, ask.weight));
@@ -368,7 +370,7 @@ impl State {
         classes.dedup_by(|a, b| a.0 == b.0);
         let all: u64 = classes.iter().map(|(_, weight)| u64::from((*weight).max(1))).sum();
         let mates = 1 + self.others(ask, now).filter(|member| member.class == ask.class).count();
-        f64::from(ask.weight.max(1)) / all as f64 / mates as f64
+        (f64::from(ask.weight.max(1)) / all as f64 / mates as f64, classes.len() == 1)
     }
 
     fn charge(&mut self, permits: u64, now: Ts) {
