@@ -151,7 +151,7 @@ fn draft(
         shape,
         c_max: snapshot.limits.concurrency,
         inventory: Some(snapshot.limits.inventory),
-        quota: quota(&snapshot),
+        quota: quota(snapshot),
         per_request: snapshot.pagination.as_ref().and_then(|paging| paging.page_size).unwrap_or(0),
         credential,
         labels: frozen.labels.clone(),

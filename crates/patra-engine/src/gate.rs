@@ -43,14 +43,16 @@ pub struct Asker<'a> {
     pub deadline: Duration,
 }
 
+/// Key and class.
+type Place = (Arc<str>, Arc<str>);
+
 #[derive(Debug)]
 pub struct Gate {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     owner: String,
     rng: Mutex<Rng>,
-    /// By key and class.
-    doors: Mutex<HashMap<(Arc<str>, Arc<str>), Arc<Door>>>,
+    doors: Mutex<HashMap<Place, Arc<Door>>>,
 }
 
 /// One class of a key, as this process sees it.

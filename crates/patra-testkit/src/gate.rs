@@ -377,7 +377,6 @@ mod tests {
         ];
         for (seed, per_sec, burst, workers) in rates {
             let outcome = run(Plan { workers, ..Plan::new(seed, per_sec, burst, 60_000) });
-            println!("{per_sec}/{burst}: {outcome:?}");
             assert!(outcome.overshoot <= 0.0, "{per_sec}/s: {outcome:?}");
             assert!(outcome.used >= 0.95, "{per_sec}/s: {outcome:?}");
         }
@@ -387,7 +386,6 @@ mod tests {
     fn a_wish_for_silence_is_heard_by_all() {
         let plan = Plan { silence_every: Duration::from_secs(10), ..Plan::new(7, 200.0, 20.0, 30_000) };
         let outcome = run(plan);
-        println!("{outcome:?}");
         assert!(outcome.silences > 2, "{outcome:?}");
         assert_eq!(outcome.broken_silences, 0, "{outcome:?}");
         assert!(outcome.overshoot <= 0.0, "{outcome:?}");
@@ -397,7 +395,6 @@ mod tests {
     fn two_classes_share_by_their_weights() {
         let plan = Plan { weights: [3, 1], kill_every: Duration::ZERO, ..Plan::new(9, 200.0, 20.0, 40_000) };
         let outcome = run(plan);
-        println!("{outcome:?}");
         assert!((outcome.shares[0] - 0.75).abs() < 0.0375, "{outcome:?}");
         assert!(outcome.used >= 0.95, "{outcome:?}");
     }

@@ -10,6 +10,9 @@ use crate::time::Ts;
 /// Between two raises, and after a refusal before the first.
 pub(super) const COOL_DOWN: Duration = Duration::from_secs(30);
 
+/// What leaves so soon after the rate was lowered is refused for the same reason: one trouble lowers the rate once.
+const SETTLE: Duration = Duration::from_secs(5);
+
 /// Each of this share of the declared rate.
 const RAISE: f64 = 0.05;
 
@@ -41,9 +44,9 @@ impl Aimd {
         }
     }
 
-    /// The far side refused what was sent at `sent`. What left before the rate was lowered says nothing about the rate of now.
+    /// The far side refused what was sent at `sent`.
     pub(super) fn lower(&mut self, limits: &Limits, sent: Ts, now: Ts) -> bool {
-        if sent <= self.lowered_at {
+        if self.lowered_at != Ts::MIN && sent <= self.lowered_at + SETTLE {
             return false;
         }
         self.share = self.per_sec(limits) / limits.demote.max(1.0) / limits.rate.per_sec;
@@ -66,18 +69,19 @@ mod tests {
         assert!(aimd.lower(&limits, at(100), at(101)));
         assert_eq!(aimd.per_sec(&limits), 5.0);
         assert!(!aimd.lower(&limits, at(100), at(102)), "it left before the rate fell");
-        assert!(aimd.lower(&limits, at(102), at(103)));
+        assert!(!aimd.lower(&limits, at(105), at(106)), "or right after");
+        assert!(aimd.lower(&limits, at(107), at(107)));
         assert_eq!(aimd.per_sec(&limits), 2.5);
-        aimd.tick(at(132));
+        aimd.tick(at(136));
         assert_eq!(aimd.per_sec(&limits), 2.5);
-        aimd.tick(at(133));
+        aimd.tick(at(137));
         assert!((aimd.per_sec(&limits) - 3.0).abs() < 1e-9);
-        aimd.tick(at(133 + 90));
+        aimd.tick(at(137 + 90));
         assert!((aimd.per_sec(&limits) - 4.5).abs() < 1e-9);
         aimd.tick(at(100_000));
         assert_eq!(aimd.per_sec(&limits), 10.0);
-        for sent in 200_000..200_020 {
-            aimd.lower(&limits, at(sent), at(sent));
+        for sent in 0..20 {
+            aimd.lower(&limits, at(200_000 + 6 * sent), at(200_000 + 6 * sent));
         }
         assert_eq!(aimd.per_sec(&limits), 0.1);
     }

@@ -286,3 +286,109 @@ impl Purse {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::{Limits, Rate, State};
+
+    const LIMITS: Limits = Limits {
+        rate: Rate { per_sec: 10.0, burst: 5.0 },
+        quotas: crate::gate::Quotas { hourly: None, daily: None },
+        warmup: Duration::ZERO,
+        demote: 2.0,
+    };
+
+    /// The process is far from the store's time, in either direction.
+    struct Scene {
+        state: State,
+        purse: Purse,
+        skew: i64,
+    }
+
+    impl Scene {
+        fn new(skew_secs: i64) -> Scene {
+            Scene { state: State::new(LIMITS, at(0)), purse: Purse::default(), skew: skew_secs * 1_000_000 }
+        }
+
+        fn local(&self, millis: i64) -> Ts {
+            Ts::from_micros(at(millis).micros() + self.skew)
+        }
+
+        /// Asks at one time; the store answers at once, and the answer arrives later.
+        fn ask(&mut self, waiting: u32, millis: i64, trip: i64) {
+            let Some(mut ask) = self.purse.ask(waiting, true, self.local(millis)) else { return };
+            (ask.member, ask.percent, ask.deadline) = ("m".into(), 100, Duration::from_secs(60));
+            let answer = self.state.ask(LIMITS, &ask, at(millis));
+            let (sent, now) = (self.local(millis), self.local(millis + trip));
+            self.purse.on_answer(&answer, sent, now, &mut Rng::new(3));
+        }
+    }
+
+    fn at(millis: i64) -> Ts {
+        Ts::from_micros(1_800_000_000_000_000 + millis * 1000)
+    }
+
+    // covers: ING-4.10-13
+    #[test]
+    fn a_slot_is_never_used_before_its_time_nor_after_whatever_the_clock_says() {
+        for skew in [-7_200, 0, 86_400] {
+            let mut scene = Scene::new(skew);
+            scene.ask(8, 0, 10);
+            let mut sent = Vec::new();
+            for millis in 10..1_500 {
+                while let Try::Go(permit) = scene.purse.take(true, scene.local(millis)) {
+                    assert!(at(millis) >= permit.slot, "not before its time");
+                    assert!(scene.local(millis) < permit.until);
+                    sent.push(permit.slot);
+                }
+            }
+            assert_eq!(sent.len(), 8, "skew {skew}");
+            sent.dedup();
+            assert_eq!(sent.len(), 8, "each once");
+        }
+    }
+
+    #[test]
+    fn what_is_given_back_is_the_next_ones_and_what_is_void_goes_back() {
+        let mut scene = Scene::new(60);
+        scene.ask(2, 0, 1);
+        let Try::Go(permit) = scene.purse.take(true, scene.local(1)) else { panic!("there is a burst") };
+        scene.purse.give_back(permit, scene.local(2));
+        assert_eq!(scene.purse.take(true, scene.local(2)), Try::Go(permit));
+        assert!(scene.purse.hear(Signal::RetryAfter(Duration::from_secs(5))), "others must hear of it");
+        assert_eq!(scene.purse.permits(), 0);
+        scene.ask(1, 3, 1);
+        assert!(matches!(scene.purse.take(true, scene.local(4)), Try::Closed(Why::Cooldown, _)));
+    }
+
+    // covers: ING-4.10-19
+    #[test]
+    fn the_end_of_a_silence_is_not_the_same_for_all() {
+        let ends: std::collections::BTreeSet<i64> = (0..20)
+            .map(|seed| {
+                let (mut state, mut purse) = (State::new(LIMITS, at(0)), Purse::default());
+                purse.hear(Signal::RetryAfter(Duration::from_secs(100)));
+                let ask = purse.ask(1, true, at(0)).expect("it must be told");
+                let answer = state.ask(LIMITS, &ask, at(0));
+                purse.on_answer(&answer, at(0), at(0), &mut Rng::new(seed));
+                let Some((Why::Cooldown, until)) = purse.closed(true, at(0)) else { panic!("{purse:?}") };
+                let late = until.since(at(100_000));
+                assert!(late >= Duration::from_secs(5) && late <= Duration::from_secs(15), "5 to 15 %: {late:?}");
+                until.micros()
+            })
+            .collect();
+        assert!(ends.len() > 15);
+    }
+
+    #[test]
+    fn an_answer_that_was_overtaken_by_a_wish_for_silence_is_not_used() {
+        let mut scene = Scene::new(0);
+        let ask = scene.purse.ask(5, true, at(0)).unwrap();
+        let answer = scene.state.ask(LIMITS, &Ask { member: "m".into(), percent: 100, ..ask }, at(0));
+        assert!(!answer.slots.is_empty());
+        scene.purse.empty();
+        scene.purse.on_answer(&answer, at(0), at(5), &mut Rng::new(1));
+        assert_eq!(scene.purse.take(true, at(5)), Try::Empty);
+    }
+}

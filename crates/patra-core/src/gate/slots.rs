@@ -8,23 +8,10 @@ use super::limits::{MOST_SLOTS, Pace};
 use crate::time::Ts;
 
 /// A time to send at, for so many.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(from = "(i64, u32)", into = "(i64, u32)")]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Slot {
     pub at: Ts,
     pub permits: u32,
-}
-
-impl From<(i64, u32)> for Slot {
-    fn from((at, permits): (i64, u32)) -> Slot {
-        Slot { at: Ts::from_micros(at), permits }
-    }
-}
-
-impl From<Slot> for (i64, u32) {
-    fn from(slot: Slot) -> (i64, u32) {
-        (slot.at.micros(), slot.permits)
-    }
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -33,6 +20,7 @@ pub struct Slots {
     #[serde(with = "super::micros")]
     next: Ts,
     /// Passed over or given back; rising.
+    #[serde(with = "runs")]
     free: Vec<Slot>,
     /// What was laid out before this is never handed out again.
     #[serde(with = "super::micros")]
@@ -98,5 +86,43 @@ impl Slots {
     /// How far ahead slots were laid out.
     pub fn ahead(&self, now: Ts) -> Duration {
         self.next.since(now)
+    }
+}
+
+/// Slots as they are stored: those that follow each other evenly as one, `[first, step, count, permits]`.
+mod runs {
+    use std::time::Duration;
+
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    use super::Slot;
+    use crate::time::Ts;
+
+    pub(super) fn serialize<S: Serializer>(slots: &[Slot], serializer: S) -> Result<S::Ok, S::Error> {
+        let mut runs: Vec<(i64, i64, i64, u32)> = Vec::new();
+        for slot in slots {
+            let at = slot.at.micros();
+            match runs.last_mut() {
+                Some((first, step, count @ 1, permits)) if *permits == slot.permits => {
+                    (*step, *count) = (at - *first, 2);
+                }
+                Some((first, step, count, permits)) if *permits == slot.permits && *first + *step * *count == at => {
+                    *count += 1;
+                }
+                _ => runs.push((at, 0, 1, slot.permits)),
+            }
+        }
+        serializer.collect_seq(runs)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Slot>, D::Error> {
+        let runs = Vec::<(i64, u64, u32, u32)>::deserialize(deserializer)?;
+        let slots = runs.into_iter().flat_map(|(first, step, count, permits)| {
+            (0..count.min(super::MOST_SLOTS as u32 * 2)).map(move |nth| {
+                let at = Ts::from_micros(first) + Duration::from_micros(step.saturating_mul(u64::from(nth)));
+                Slot { at, permits }
+            })
+        });
+        Ok(slots.collect())
     }
 }

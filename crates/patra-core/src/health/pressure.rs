@@ -37,9 +37,11 @@ impl Pressure {
         self.average_us = (self.average_us * (weight - 1) + latency) / weight;
         let slow = self.commits >= ENOUGH && u128::from(self.average_us) > self.slow.as_micros();
         if slow {
-            self.tasks.down(now, FEWEST_TASKS).then(|| Action::TasksDown { percent: self.tasks.percent })
+            let changed = self.tasks.down(now, FEWEST_TASKS);
+            changed.then_some(Action::TasksDown { percent: self.tasks.percent })
         } else {
-            self.tasks.up(now).then(|| Action::TasksUp { percent: self.tasks.percent })
+            let changed = self.tasks.up(now);
+            changed.then_some(Action::TasksUp { percent: self.tasks.percent })
         }
     }
 }

@@ -54,9 +54,13 @@ impl Retry {
 pub struct RateLimit {
     pub qps: f64,
     pub burst: u32,
+    #[serde(skip_serializing_if = "is_default")]
     pub scope: RateScope,
+    #[serde(skip_serializing_if = "is_one")]
     pub weight: u32,
+    #[serde(skip_serializing_if = "is_one")]
     pub cost: u32,
+    #[serde(skip_serializing_if = "is_two")]
     pub demote_rate: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota_daily: Option<u64>,
@@ -69,6 +73,19 @@ pub struct RateLimit {
     pub warmup_sec: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_respect: Option<bool>,
+}
+
+/// What nobody declares does not change the hash of a snapshot.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+fn is_one(value: &u32) -> bool {
+    *value == 1
+}
+
+fn is_two(value: &f64) -> bool {
+    *value == 2.0
 }
 
 impl Default for RateLimit {

@@ -103,3 +103,24 @@ fn a_range_of_pages_is_frozen() {
     assert_eq!(without.meaning_hash(), spec.meaning_hash());
     assert_ne!(without.fingerprint(), spec.fingerprint());
 }
+
+// covers: ING-4.10-04, ING-4.10-06, ING-4.10-36, ING-4.10-39
+#[test]
+fn a_rate_holds_for_what_its_scope_says() {
+    let key = |lines: &str| snapshot(&works(lines), "works").gate_key();
+    let base = snapshot(WORKS, "works");
+    let (source, host) = (base.provenance_code.clone(), base.http.base_url.split('/').nth(2).unwrap().to_owned());
+    assert_eq!(base.gate_key(), format!("{source}/works"));
+    assert_eq!(key("rate_limit: { scope: source }"), source);
+    assert_eq!(key("rate_limit: { scope: host }"), format!("host:{host}"));
+    assert_eq!(key("rate_limit: { scope: credential }"), format!("credential:{source}"), "it names none");
+    let shared = "rate_limit: { scope: credential }\n    auth: { type: bearer, credential: team }";
+    assert_eq!(key(shared), "credential:team", "whoever names it shares it");
+    let limits =
+        snapshot(&works("rate_limit: { quota_hourly: 7, quota_daily: 70, warmup_sec: 9, demote_rate: 3 }"), "works")
+            .gate_limits();
+    assert_eq!((limits.quotas.hourly, limits.quotas.daily), (Some(7), Some(70)));
+    assert_eq!((limits.warmup.as_secs(), limits.demote), (9, 3.0));
+    let platform = patra_spec::snapshot::RateLimit::default();
+    assert_eq!((platform.qps, platform.burst, platform.demote_rate, platform.quota_daily), (1.0, 1, 2.0, None));
+}

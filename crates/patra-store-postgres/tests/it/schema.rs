@@ -45,6 +45,7 @@ async fn catalogue(client: &Client, schema: &str) -> Catalogue {
     catalogue
 }
 
+// covers: ING-5.6-04
 // covers: ING-7.1-02, ING-7.1-04, ING-7.2-01, ING-7.2-02, ING-7.2-03, ING-7.2-05, ING-7.3-02, ING-7.3-04, ING-7.4-02
 // covers: ING-7.4-03, ING-7.4-04, ING-7.4-05, ING-7.5-02, ING-7.5-03, ING-7.5-04, ING-7.6-03, ING-7.7-01, ING-7.7-02
 // covers: ING-7.7-03, ING-7.8-04, ING-7.10-02, ING-7.11-01, ING-7.11-02, ING-7.11-03, ING-7.11-04, ING-7.12-01

@@ -48,7 +48,7 @@ pub(super) async fn slots_are_handed_out_once_and_survive(fx: Fixture) {
     assert!(second.now >= first.now);
     let rows = fx.rows(View::Gates).await;
     assert_eq!(rows.texts("rate_key"), ["p/e"]);
-    assert_eq!(State::read(&rows.texts("state")[0]).unwrap().view(second.now).permits, 20);
+    assert_eq!(State::read(&rows.texts("state")[0]).expect("a state").view(second.now).permits, 20);
 }
 
 // covers: ING-4.10-02, ING-4.10-42, ING-13.1-03
@@ -66,7 +66,7 @@ pub(super) async fn many_askers_at_once_never_share_a_slot(fx: Fixture) {
     });
     let mut all = Vec::new();
     for times in asks.collect::<Vec<_>>() {
-        all.extend(times.await.unwrap());
+        all.extend(times.await.expect("no panic"));
     }
     let distinct: BTreeSet<Ts> = all.iter().copied().collect();
     assert!(all.len() >= 60, "{}", all.len());

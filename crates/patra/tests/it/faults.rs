@@ -89,7 +89,11 @@ async fn a_window_with_too_many_pages_becomes_smaller_ones_that_join_and_are_all
             place.list(&["tasks"]).into_iter().partition(|task| task["replaced"] == 1);
         assert!(!replaced.is_empty() && replaced.iter().all(|task| task["status_code"] == "PARTIAL"));
         assert!(read.len() > 8, "{} smaller windows", read.len());
-        assert!(read.iter().all(|task| task["status_code"] == "SUCCEEDED" && task["items"].as_u64() <= Some(60)));
+        for task in &read {
+            assert_eq!(task["status_code"], "SUCCEEDED", "{task}");
+            // Three pages, and a look behind their end: without a lag there may be more by then.
+            assert!(task["items"].as_u64() <= Some(80), "{task}");
+        }
         let mut windows: Vec<_> =
             read.iter().map(|task| (task["window_from"].to_string(), task["window_to"].to_string())).collect();
         windows.sort();

@@ -6,7 +6,7 @@
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use patra_core::Ts;
 use patra_core::gate::{Limits, Rate};
@@ -15,6 +15,7 @@ use patra_engine::gate::{Asker, Feedback, Gate, Lane};
 use patra_store_postgres::{Options, PostgresStore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 
 const PROCESSES: usize = 8;
 const WORKERS: usize = 12;
@@ -209,6 +210,7 @@ impl Drop for Fleet {
 }
 
 /// Runs the fleet until so many requests have arrived.
+#[expect(clippy::print_stdout, reason = "the figures")]
 async fn run(permits: usize, kill_every: Option<Duration>, silence_every: usize, classes: &str) -> Option<Far> {
     let url = std::env::var("PATRA_TEST_POSTGRES_URL").ok()?;
     let schema = format!("gate_{}_{}", std::process::id(), permits + silence_every);

@@ -65,7 +65,7 @@ fn it_claims_for_its_free_capacity_only_and_waits_when_there_is_nothing() {
     assert!(matches!(&polled(&mut full, at(1))[..], [Want::Claim(claim)] if claim.limit == 1));
 }
 
-// covers: ING-13.3-06
+// covers: ING-13.3-06, ING-5.6-02
 #[test]
 fn leases_are_renewed_after_a_third_of_their_life_and_lost_ones_stop() {
     let mut executor = holding_two();

@@ -47,7 +47,7 @@ fn planned_with(operation: Operation, used: u32, queued: u32, records: u64) -> R
     outcome(&driver.ok(Done::AskGate(look(ask, used))))
 }
 
-// covers: ING-4.10-20, ING-4.10-21, ING-4.10-28, ING-4.12-01, ING-4.12-04, ING-12.4-03
+// covers: ING-4.10-03, ING-4.10-43, ING-6.1-05, ING-4.10-20, ING-4.10-21, ING-4.10-28, ING-4.12-01, ING-4.12-04, ING-12.4-03
 #[test]
 fn a_plan_is_as_long_as_its_quota_lasts_and_goes_on_later() {
     let whole = planned_with(Operation::Harvest, 0, 0, 300).expect("a plan");

@@ -1,0 +1,203 @@
+use super::super::*;
+use crate::gate::Quotas;
+
+fn at(millis: i64) -> Ts {
+    Ts::from_micros(1_800_000_000_000_000 + millis * 1000)
+}
+
+fn limits(per_sec: f64, burst: f64) -> Limits {
+    Limits { rate: Rate { per_sec, burst }, ..Limits::default() }
+}
+
+fn ask(member: &str, want: u32) -> Ask {
+    Ask {
+        member: member.into(),
+        class: "c".into(),
+        weight: 1,
+        now: want,
+        percent: 100,
+        deadline: Duration::from_secs(30),
+        ..Ask::default()
+    }
+}
+
+/// One permit after the other, each when its slot comes.
+fn drain(state: &mut State, limits: Limits, millis: std::ops::Range<i64>) -> Vec<i64> {
+    let mut sent = Vec::new();
+    let mut now = millis.start;
+    while now < millis.end {
+        let answer = state.ask(limits, &ask("a", 1), at(now));
+        match (answer.slots.first(), answer.refused) {
+            (Some(slot), _) => {
+                now = now.max((slot.at.micros() - at(0).micros() + 999) / 1000);
+                sent.push(now);
+            }
+            (None, Some((_, until))) => now = ((until.micros() - at(0).micros()) / 1000).max(now + 1),
+            (None, None) => now += 1,
+        }
+    }
+    sent
+}
+
+// covers: ING-4.10-09, ING-4.10-11
+#[test]
+fn a_full_bucket_allows_a_burst_and_then_the_rate() {
+    let limits = limits(10.0, 5.0);
+    let mut state = State::new(limits, at(0));
+    let sent = drain(&mut state, limits, 0..10_000);
+    let burst = sent.iter().filter(|ms| **ms < 50).count();
+    assert!((4..=5).contains(&burst), "{burst} at once");
+    for (first, start) in sent.iter().enumerate() {
+        assert!(sent[first..].iter().take_while(|ms| **ms < start + 1000).count() <= 15);
+    }
+    assert!((100..=105).contains(&sent.len()), "{}", sent.len());
+}
+
+// covers: ING-4.10-12
+#[test]
+fn a_slot_beyond_the_deadline_is_refused_with_its_time() {
+    let limits = limits(0.1, 1.0);
+    let mut state = State::new(limits, at(0));
+    assert_eq!(state.ask(limits, &ask("a", 1), at(0)).slots.len(), 1);
+    let patient = state.ask(limits, &ask("a", 1), at(10));
+    assert_eq!((patient.slots.len(), patient.refused), (1, None), "it waits until its slot comes");
+    let hurried = Ask { deadline: Duration::from_secs(5), ..ask("a", 1) };
+    let answer = state.ask(limits, &hurried, at(20));
+    let Some((Why::OverDeadline, until)) = answer.refused else { panic!("{answer:?}") };
+    assert!(until >= at(20_000) && until <= at(21_000), "{until:?}");
+}
+
+// covers: ING-4.10-17
+#[test]
+fn silence_holds_even_a_full_bucket_and_is_never_shortened() {
+    let limits = limits(10.0, 10.0);
+    let mut state = State::new(limits, at(0));
+    let tell = |signal| Ask { signals: vec![signal], ..Ask::default() };
+    state.ask(limits, &tell(Signal::RetryAfter(Duration::from_secs(5))), at(0));
+    state.ask(limits, &tell(Signal::RetryAfter(Duration::from_secs(1))), at(0));
+    let answer = state.ask(limits, &ask("a", 1), at(4_999));
+    assert_eq!(answer.refused, Some((Why::Cooldown, at(5_000))));
+    let answer = state.ask(limits, &ask("a", 10), at(5_000));
+    assert!(answer.slots[0].at >= at(5_000), "no burst after silence");
+}
+
+// covers: ING-4.10-18
+#[test]
+fn the_far_sides_own_count_wins_and_ends_with_its_window() {
+    let limits = limits(100.0, 10.0);
+    let mut state = State::new(limits, at(0));
+    let remaining = |remaining, secs| Ask {
+        signals: vec![Signal::Remaining { remaining, limit: Some(100), resets_in: Duration::from_secs(secs) }],
+        ..Ask::default()
+    };
+    state.ask(limits, &remaining(3, 60), at(0));
+    assert_eq!(state.ask(limits, &ask("a", 10), at(0)).slots.len(), 3);
+    assert_eq!(state.ask(limits, &ask("a", 1), at(1)).refused, Some((Why::Provider, at(60_000))));
+    state.ask(limits, &remaining(50, 59), at(1_000));
+    assert_eq!(
+        state.ask(limits, &ask("a", 1), at(1_000)).refused.map(|(why, _)| why),
+        Some(Why::Provider),
+        "a late answer does not bring back what was taken meanwhile"
+    );
+    assert!(state.ask(limits, &ask("a", 1), at(60_001)).refused.is_none());
+}
+
+// covers: ING-4.10-23, ING-4.10-24, ING-4.10-25, ING-4.10-26
+#[test]
+fn the_last_of_a_quota_is_for_those_who_come_first() {
+    let limits = Limits { quotas: Quotas { hourly: Some(20), daily: None }, ..limits(100.0, 100.0) };
+    let mut state = State::new(limits, at(0));
+    let first = |want| Ask { first: true, ..ask("h", want) };
+    assert_eq!(state.ask(limits, &ask("b", 18), at(0)).slots.len(), 18);
+    let answer = state.ask(limits, &ask("b", 1), at(10));
+    let Some((Why::QuotaSoft, until)) = answer.refused else { panic!("{answer:?}") };
+    assert!(until > at(3_600_000));
+    assert!(answer.view.is_soft());
+    let answer = state.ask(limits, &first(5), at(10));
+    assert_eq!(answer.slots.len(), 2, "not more than there is");
+    assert_eq!(answer.view.remaining(), Some(0));
+    assert!(matches!(state.ask(limits, &first(1), at(10)).refused, Some((Why::QuotaHard, _))));
+    // What was never sent comes back, once.
+    let returned = answer.slots.clone();
+    let answer = state.ask(limits, &Ask { returned, ..first(5) }, at(20));
+    assert_eq!(answer.slots.len(), 2);
+    assert!(state.ask(limits, &first(1), until).refused.is_none());
+}
+
+// covers: ING-4.10-16, ING-4.10-19
+#[test]
+fn a_refusal_halves_the_rate_and_takes_back_the_burst() {
+    let limits = limits(10.0, 20.0);
+    let mut state = State::new(limits, at(0));
+    let refused = Ask { signals: vec![Signal::Refused { sent: at(0) }], ..Ask::default() };
+    let view = state.ask(limits, &refused, at(100)).view;
+    assert_eq!((view.rate, view.lowered), (5.0, 1));
+    let sent = drain(&mut state, limits, 100..2_100);
+    assert!((9..=11).contains(&sent.len()), "{}", sent.len());
+}
+
+#[test]
+fn a_cold_key_warms_up() {
+    let limits = Limits { warmup: Duration::from_secs(10), ..limits(30.0, 30.0) };
+    let mut state = State::new(limits, at(0));
+    let sent = drain(&mut state, limits, 0..20_000);
+    let during = |from, to| sent.iter().filter(|ms| (from..to).contains(*ms)).count();
+    assert!((9..=14).contains(&during(0, 1_000)), "{} in the first second", during(0, 1_000));
+    assert!((28..=31).contains(&during(15_000, 16_000)), "{}", during(15_000, 16_000));
+    let view = state.ask(limits, &ask("a", 1), at(100_000)).view;
+    assert!(view.rate < 11.0, "cold again after a rest: {}", view.rate);
+}
+
+// covers: ING-4.10-39
+#[test]
+fn classes_share_by_weight_and_members_of_a_class_evenly() {
+    let limits = limits(100.0, 1.0);
+    let mut state = State::new(limits, at(0));
+    let members = [("a1", "a", 3), ("a2", "a", 3), ("b1", "b", 1)];
+    let (mut got, mut held) = ([0; 3], [const { Vec::<Ts>::new() }; 3]);
+    for millis in (0..60_000).step_by(500) {
+        for (nth, (member, class, weight)) in members.iter().enumerate() {
+            let now = at(millis + nth as i64 * 100);
+            held[nth].retain(|slot| *slot > now);
+            let held_now = held[nth].len() as u32;
+            let ask = Ask { class: (*class).into(), weight: *weight, held: held_now, ahead: 1_000, ..ask(member, 0) };
+            let slots = state.ask(limits, &ask, now).slots;
+            got[nth] += if millis >= 5_000 { slots.len() } else { 0 };
+            held[nth].extend(slots.iter().map(|slot| slot.at));
+        }
+    }
+    let all: usize = got.iter().sum();
+    let share = |nth: usize| got[nth] as f64 / all as f64;
+    assert!(all > 5_000, "{all}");
+    assert!((share(0) - 0.375).abs() < 0.02 && (share(1) - 0.375).abs() < 0.02, "{got:?}");
+    assert!((share(2) - 0.25).abs() < 0.0125, "{got:?}");
+}
+
+#[test]
+fn the_strictest_of_the_declarations_in_use_holds() {
+    let (fast, slow) = (limits(100.0, 10.0), limits(2.0, 1.0));
+    let mut state = State::new(fast, at(0));
+    state.ask(fast, &ask("a", 1), at(0));
+    assert!(state.ask(slow, &ask("b", 1), at(10)).view.rate <= 2.0);
+    assert!(state.ask(fast, &ask("a", 1), at(20)).view.rate <= 2.0);
+    assert!(state.ask(fast, &ask("a", 1), at(20_000)).view.rate > 90.0, "when nobody declares less any more");
+}
+
+#[test]
+fn a_clock_that_was_set_back_neither_grants_nor_blocks_for_long() {
+    let limits = limits(10.0, 5.0);
+    let mut state = State::new(limits, at(10_000_000));
+    drain(&mut state, limits, 10_000_000..10_005_000);
+    let sent = drain(&mut state, limits, 0..20_000);
+    assert!(sent[0] >= 4_000, "whoever holds a slot has used it by then");
+    assert!(sent[0] <= 5_000);
+}
+
+#[test]
+fn a_state_survives_being_written_down() {
+    let limits = Limits { quotas: Quotas { hourly: Some(9), daily: Some(10) }, ..limits(3.0, 7.0) };
+    let mut state = State::new(limits, at(0));
+    state.ask(limits, &ask("a", 3), at(0));
+    let text = serde_json::to_string(&state).unwrap();
+    assert_eq!(serde_json::from_str::<State>(&text).unwrap(), state);
+}
