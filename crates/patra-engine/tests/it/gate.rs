@@ -128,6 +128,7 @@ async fn a_quota_that_is_used_up_sends_tasks_back_and_the_work_goes_on_later() {
     let asked = world.transport.requests.load(Relaxed);
     assert_eq!(asked, 12, "nothing is asked for twice, the ends of two slices apart");
     assert!(began.elapsed() > Duration::from_secs(3_600), "six an hour: {:?}", began.elapsed());
+    stop(engine).await;
     let mem = world.store.lock();
     assert!(mem.tasks.iter().all(|task| task.attempts == 0), "waiting is no failure");
     let digest: serde_json::Value = serde_json::from_str(&mem.batches[0].response_digest).unwrap();
@@ -138,6 +139,4 @@ async fn a_quota_that_is_used_up_sends_tasks_back_and_the_work_goes_on_later() {
         (rates().map(|rate| rate.quota_hard_hits).sum(), rates().map(|rate| rate.permits_total).sum());
     assert!(hits > 0, "{hits}");
     assert_eq!(permits, 12);
-    drop(mem);
-    stop(engine).await;
 }
