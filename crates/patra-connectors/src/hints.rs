@@ -121,6 +121,7 @@ mod tests {
         Hints { heeded: HeaderAdaptive::All(true) }.read(&answer(headers), NOW)
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "as it is compared")]
     fn left(remaining: u64, limit: Option<u64>, secs: u64) -> Result<Option<Left>, String> {
         Ok(Some(Left { remaining, limit, resets_in: Duration::from_secs(secs) }))
     }
