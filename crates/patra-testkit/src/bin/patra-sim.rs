@@ -9,7 +9,8 @@ use patra_testkit::sim::{Mutant, Simulator, Violation, hunt, regression_seeds, s
 const USAGE: &str = "usage: patra-sim [--seconds S] [--threads T] [--start SEED] [--twice]
        patra-sim --seeds A..B [--twice]
        patra-sim --seed N [--trace] [--mutant NAME]
-       patra-sim --mutants [--limit SEEDS]";
+       patra-sim --mutants [--limit SEEDS]
+       patra-sim --gate PERMITS [--start SEED]";
 
 #[derive(Debug, Default)]
 struct Arguments {
@@ -23,6 +24,7 @@ struct Arguments {
     trace: bool,
     twice: bool,
     mutants: bool,
+    gate: Option<u64>,
 }
 
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool")]
@@ -36,6 +38,9 @@ fn main() -> ExitCode {
     };
     // A panic of the store is a finding and is reported as one.
     std::panic::set_hook(Box::new(|_| {}));
+    if let Some(permits) = arguments.gate {
+        return gate(permits as usize, arguments.start);
+    }
     if arguments.mutants {
         return hunt_all(arguments.limit);
     }
@@ -58,6 +63,25 @@ fn main() -> ExitCode {
         }
     }
     many(&arguments)
+}
+
+/// Eight processes on one key of the rate gate, which die now and then.
+#[expect(clippy::print_stdout, reason = "a command-line tool")]
+fn gate(permits: usize, seed: u64) -> ExitCode {
+    let mut held = true;
+    for (per_sec, burst) in [(1_000.0, 100.0), (200.0, 20.0), (50.0, 1.0)] {
+        let outcome = patra_testkit::gate::run(patra_testkit::gate::Plan::new(seed, per_sec, burst, permits));
+        println!(
+            "{per_sec}/s, burst {burst}: {} permits, {} kills, {:.1} % of the rate used, overshoot {}, {:.0} permits per question",
+            outcome.permits,
+            outcome.kills,
+            100.0 * outcome.used,
+            outcome.overshoot.max(0.0),
+            outcome.per_question
+        );
+        held &= outcome.overshoot <= 0.0;
+    }
+    if held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Seeds in order, over all threads, until the time is up or the range is through.
@@ -161,6 +185,7 @@ fn parse() -> Result<Arguments, String> {
             "--trace" => arguments.trace = true,
             "--twice" => arguments.twice = true,
             "--mutants" => arguments.mutants = true,
+            "--gate" => arguments.gate = Some(number(value()?)?),
             other => return Err(format!("unknown argument `{other}`")),
         }
     }

@@ -1,7 +1,8 @@
 //! Many processes on one key of the rate gate, on a real PostgreSQL: they die at any moment, their clocks are wrong, the far side
 //! asks for silence now and then, and counts.
 //!
-//! `PATRA_GATE_PERMITS` sets how many requests arrive before it ends, `PATRA_GATE_RATE` how many a second are declared.
+//! `PATRA_GATE_PERMITS` sets how many requests arrive before it ends, `PATRA_GATE_RATE` how many a second are declared, and
+//! `PATRA_GATE_KILL_SECS` how many seconds lie between two deaths.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +20,6 @@ use tokio::time::Instant;
 
 const PROCESSES: usize = 8;
 const WORKERS: usize = 12;
-const BURST: f64 = 20.0;
 
 /// Each child runs this test, and this test only.
 const CHILD: &str = "gate::a_process_of_many";
@@ -42,7 +42,7 @@ fn lane(class: &str, weight: u32) -> Lane {
         class: class.into(),
         weight,
         cost: 1,
-        limits: Limits { rate: Rate { per_sec: rate(), burst: BURST }, ..Limits::default() },
+        limits: Limits { rate: Rate { per_sec: rate(), burst: burst() }, ..Limits::default() },
     }
 }
 
@@ -52,6 +52,10 @@ fn setting(name: &str) -> Option<u64> {
 
 fn rate() -> f64 {
     setting("PATRA_GATE_RATE").unwrap_or(200) as f64
+}
+
+fn burst() -> f64 {
+    rate() / 10.0
 }
 
 /// The child: as many requests as the gate lets pass, until it is killed.
@@ -265,9 +269,9 @@ async fn run(permits: usize, kill_every: Option<Duration>, silence_every: usize,
         far.early,
         far.arrivals.len() as f64 / busy / rate() * 100.0,
         far.worst(Duration::from_secs(1)),
-        BURST + rate(),
+        burst() + rate(),
         far.worst(Duration::from_secs(10)),
-        BURST + rate() * 10.0,
+        burst() + rate() * 10.0,
         far.share(),
     );
     Some(far)
@@ -280,10 +284,14 @@ fn permits() -> usize {
 // covers: ING-4.10-01, ING-4.10-02, ING-4.10-42, ING-13.1-03, ING-5.2-07, ING-DOD-09
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eight_processes_that_die_send_no_more_than_one_may() {
-    let Some(far) = run(permits(), Some(Duration::from_secs(3)), 0, "a").await else { return };
+    let Some(far) =
+        run(permits(), Some(Duration::from_secs(setting("PATRA_GATE_KILL_SECS").unwrap_or(3))), 0, "a").await
+    else {
+        return;
+    };
     for secs in [1, 10] {
         let worst = far.worst(Duration::from_secs(secs));
-        let most = BURST + rate() * secs as f64;
+        let most = burst() + rate() * secs as f64;
         assert!(worst as f64 <= most, "{worst} requests in {secs} s, at most {most}");
     }
 }
