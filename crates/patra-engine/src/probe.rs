@@ -6,9 +6,11 @@ mod outlook;
 mod pace;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use patra_connectors::auth::Authoriser;
 use patra_connectors::{Ask, Exchange, Pager};
+use patra_core::gate::Decision;
 use patra_core::paging::Position;
 use patra_core::params::Params;
 use patra_core::port::transport::{self, Request, Response};
@@ -18,7 +20,8 @@ use patra_core::protocol::token::Refused;
 use patra_core::{Code, Fault, Level, Window};
 use patra_spec::Snapshot;
 
-use crate::credentials::{Credentials, Errand, Sent};
+use crate::credentials::{Credentials, Errand, Pass, Permits, Sent};
+use crate::gate::{Gate, Lane};
 pub(crate) use pace::Pace;
 
 pub use mask::masked;
@@ -34,6 +37,8 @@ pub struct Probe<'a> {
     pub pages: u32,
     /// None: what needs a credential is refused, and what only may have one is asked without.
     pub credentials: Option<&'a Credentials>,
+    /// The gate that all processes share; without one the declared rate is kept by this look alone.
+    pub gate: Option<&'a Arc<Gate>>,
 }
 
 /// One answer that was looked at: a page, or the details of the first ids that a page names.
@@ -57,7 +62,7 @@ pub struct Look {
 struct Line<'a> {
     transport: &'a dyn Transport,
     clock: &'a dyn Clock,
-    pace: Arc<Pace>,
+    permits: Arc<dyn Permits>,
     pager: Pager,
     probe: Probe<'a>,
     page_size: u32,
@@ -75,7 +80,10 @@ pub async fn probe(
     let line = Line {
         transport: &**transport,
         clock: &**clock,
-        pace: Arc::new(Pace::new(probe.spec.rate(), Arc::clone(clock))),
+        permits: match probe.gate {
+            Some(gate) => Arc::new(Pass::new(Arc::clone(gate), Lane::of(probe.spec), false, None)),
+            None => Arc::new(Pace::new(probe.spec.rate(), Arc::clone(clock))),
+        },
         pager: Pager::new(probe.spec)?,
         probe,
         page_size: walk.page_size(),
@@ -141,7 +149,7 @@ impl Line<'_> {
 
     async fn send(&self, authoriser: &Arc<Authoriser>, exchange: &Exchange) -> Result<Sent, Refused> {
         if let Some(credentials) = self.probe.credentials {
-            let permits = Arc::clone(&self.pace) as _;
+            let permits = Arc::clone(&self.permits);
             let request = exchange.request.clone();
             return credentials
                 .send(&Errand { authoriser: Arc::clone(authoriser), pinned: None, request, permits })
@@ -150,7 +158,9 @@ impl Line<'_> {
         if authoriser.kind().is_some() && authoriser.auth().required {
             return Err(missing(authoriser).into());
         }
-        self.pace.permit().await;
+        while let Decision::WaitUntil(until) = self.permits.acquire().await {
+            tokio::time::sleep(until.since(self.clock.steady()).max(Duration::from_millis(1))).await;
+        }
         let answer: Result<Response, transport::Error> =
             self.transport.send(authoriser.anonymous(&exchange.request)).await;
         Ok(Sent { answer, credential: None })

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use patra_core::port::{Clock, Credentials, Queries, Store};
+use patra_engine::gate::Gate;
 use patra_store_postgres::PostgresStore;
 use patra_store_sqlite::{OpenError, SqliteStore};
 
@@ -59,6 +60,16 @@ pub(crate) async fn open_to_look(global: &Global) -> Result<Looking, Error> {
     let reader = reader.map_err(|error| Error::unexpected(error.to_string()))?.map_err(|error| sqlite(&error))?;
     let reader = Arc::new(reader);
     Ok(Looking { queries: Arc::clone(&reader) as Arc<dyn Queries>, credentials: reader })
+}
+
+/// The gate that all processes on a PostgreSQL share, for commands that send a few requests beside them. An embedded database
+/// belongs to one process: a command beside it keeps the declared rate by itself.
+pub(crate) async fn shared_gate(global: &Global, clock: &Arc<dyn Clock>) -> Result<Option<Arc<Gate>>, Error> {
+    if global.database_url.is_none() {
+        return Ok(None);
+    }
+    let store = open_as_it_is(global).await?.store;
+    Ok(Some(Gate::new(store, Arc::clone(clock), crate::host::owner()?, clock.now().micros().unsigned_abs())))
 }
 
 /// [`open_to_read`]; `None` when there is no embedded database yet.

@@ -1,7 +1,6 @@
 //! The gate of one look: nobody else asks this far side on its account, so a bucket of its own is enough.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use patra_core::gate::{Bucket, Decision, Rate};
 use patra_core::port::{Boxed, Clock};
@@ -17,13 +16,6 @@ pub(crate) struct Pace {
 impl Pace {
     pub(crate) fn new(rate: Rate, clock: Arc<dyn Clock>) -> Pace {
         Pace { bucket: Mutex::new(Bucket::new(rate, clock.steady())), clock }
-    }
-
-    /// Waits until a request may leave.
-    pub(super) async fn permit(&self) {
-        while let Decision::WaitUntil(until) = self.ask() {
-            tokio::time::sleep(until.since(self.clock.steady()).max(Duration::from_millis(1))).await;
-        }
     }
 
     fn ask(&self) -> Decision {

@@ -36,8 +36,8 @@ impl Live {
         Live { credentials: Credentials::new(ports, options, owner), clock, gate: None }
     }
 
-    /// The same through the gate that the executor of this process asks.
-    pub(crate) fn through(self, gate: Arc<Gate>) -> Live {
+    /// The same through the gate that all processes share.
+    pub fn through(self, gate: Arc<Gate>) -> Live {
         Live { gate: Some(gate), ..self }
     }
 

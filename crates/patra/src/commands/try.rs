@@ -70,7 +70,15 @@ pub(crate) async fn run(global: &Global, args: &Try) -> Result<Exit, Error> {
     trial.begin(&spec, window, &partitions)?;
     let transport = host::transport(global)?;
     let credentials = credentials(global, &spec, &transport, &clock).await?;
-    let probe = Probe { spec: &spec, window, params: &params, pages: args.pages, credentials: credentials.as_ref() };
+    let gate = store::shared_gate(global, &clock).await?;
+    let probe = Probe {
+        spec: &spec,
+        window,
+        params: &params,
+        pages: args.pages,
+        credentials: credentials.as_ref(),
+        gate: gate.as_ref(),
+    };
     let probed = patra_engine::probe(&transport, &clock, probe, |look| trial.see(look)).await;
     if let Some(credentials) = &credentials {
         credentials.settled().await;

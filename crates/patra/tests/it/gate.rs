@@ -14,9 +14,14 @@ use patra_core::gate::{Limits, Rate};
 use patra_core::port::{Clock, Store};
 use patra_engine::gate::{Asker, Feedback, Gate, Lane};
 use patra_store_postgres::{Options, PostgresStore};
+use patra_upstream::{Dataset, Script, Server};
+use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
+
+use crate::cli::serve;
+use crate::support::{Place, http, manifest};
 
 const PROCESSES: usize = 8;
 const WORKERS: usize = 12;
@@ -310,4 +315,36 @@ async fn two_sources_share_a_key_by_their_weights() {
     let Some(far) = run(permits() * 2, None, 0, "ab").await else { return };
     let share = far.share();
     assert!((share - 0.75).abs() <= 0.0375, "{share:.3} instead of 0.75");
+}
+
+// covers: ING-4.10-42
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_shown_with_what_left_by_it_and_what_is_tried_beside_asks_the_same_gate() {
+    let server = Server::start(([127, 0, 0, 1], 0).into(), Dataset::new(5, 300), Script::default()).unwrap();
+    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+        let yaml = manifest(server.base_url()).replace("burst: 1000", "burst: 1000, quota_hourly: 5000");
+        assert!(yaml.contains("quota_hourly"), "{yaml}");
+        place.apply(&yaml);
+        let output = place.run(&["run", "far", "records", "--to", "2024-01-02"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let batches = place.list(&["batches"]).len() as u64;
+        let gates = place.list(&["gates"]);
+        assert_eq!((gates.len(), &gates[0]["rateKey"]), (1, &"far/records".into()), "{gates:?}");
+        let used = |gates: &[Value]| gates[0]["permits"].as_u64().unwrap();
+        assert!(used(&gates) >= batches, "{gates:?}");
+        assert_eq!(gates[0]["hourly"]["limit"], 5_000);
+        let table = String::from_utf8(place.run(&["get", "gates"]).stdout).unwrap();
+        assert!(table.contains("far/records") && table.contains("/5000"), "{table}");
+
+        let file = place.file("tried.yaml", &yaml);
+        let tried = place.run(&["try", &file, "--to", "2024-01-02"]);
+        assert!(tried.status.success(), "{}", String::from_utf8_lossy(&tried.stderr));
+        let after = place.list(&["gates"]);
+        if place.database_url().is_some() {
+            assert!(used(&after) > used(&gates), "{after:?}");
+        }
+        let serving = serve(&place);
+        let (status, answer) = http(&format!("http://{}/api/v1/gates", serving.address), Some(&serving.key), None);
+        assert_eq!((status, &answer["data"][0]["rateKey"]), (200, &"far/records".into()), "{answer}");
+    }
 }
