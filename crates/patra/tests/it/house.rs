@@ -187,7 +187,7 @@ fn covered_requirements_exist() {
 }
 
 /// The page tells for each item which tests show it.
-// covers: ING-5.10-01, ING-11.11-01, ING-12.7-01
+// covers: ING-5.10-01, ING-9.9-01, ING-11.11-01, ING-12.7-01
 #[test]
 fn the_definition_of_done_names_tests_that_exist() {
     let page = read(&root().join("docs/definition-of-done.md"));
