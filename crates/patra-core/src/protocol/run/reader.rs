@@ -233,7 +233,14 @@ impl Run {
                     self.reader.halt();
                     return self.proceed(wants);
                 }
-                self.sleep_or_give_back(now, wait, "no request may be sent before then", wants);
+                let why = match advice.rate {
+                    RateStats { quota_hard_hits: 1.., .. } => "the quota is used up until then",
+                    RateStats { quota_soft_hits: 1.., .. } => {
+                        "what is left of the quota is kept for HARVEST until then"
+                    }
+                    _ => "no request may be sent before then",
+                };
+                self.sleep_or_give_back(now, wait, why, wants);
             }
         }
     }
