@@ -14,7 +14,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
     let clock = &shared.ports.clock;
     let defaults = Options::default();
     let options = Options {
-        // A dead process is noticed within a fraction of the lease, whatever the lease is.
+        // The work of a dead process is taken up within two seconds of its lease's end, and sooner when leases are short.
         every: defaults.every.min(shared.options.lease / 4),
         max_attempts: shared.options.run.max_attempts,
         ..defaults

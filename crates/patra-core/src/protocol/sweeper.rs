@@ -15,7 +15,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { every: Duration::from_secs(10), limit: 100, max_attempts: 5 }
+        Options { every: Duration::from_millis(1_200), limit: 100, max_attempts: 5 }
     }
 }
 
