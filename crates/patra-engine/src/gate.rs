@@ -19,6 +19,9 @@ use crate::events;
 /// Between two looks while the store has nothing to say.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// How long the first in the queue waits for its slot, at least: nobody else would get it sooner.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// The key that a request counts for, and what is declared of it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Lane {
@@ -87,7 +90,8 @@ impl Token {
     /// True when it is not too late: the request must leave now.
     pub fn spend(mut self) -> bool {
         let now = self.clock.steady();
-        let good = self.permits.iter().all(|permit| now < permit.until);
+        // The newest counts: the request leaves on that one.
+        let good = self.permits.last().is_some_and(|permit| now < permit.until);
         self.permits.clear();
         good
     }
@@ -134,29 +138,33 @@ impl Gate {
     pub async fn acquire(self: &Arc<Gate>, asker: Asker<'_>) -> Result<Token, (Why, Ts)> {
         let door = self.door(asker.lane);
         let began = self.clock.steady();
-        let expected = {
+        let (expected, is_behind) = {
             let mut inner = lock(&door.inner);
             inner.waiting += 1;
-            inner.purse.expected_wait(inner.waiting)
+            (inner.purse.expected_wait(inner.waiting * asker.lane.cost.max(1)), inner.waiting > 1)
         };
         let _waiting = Waiting(&door);
-        if expected > asker.deadline {
+        // With nobody before it, nobody else finds out what has changed.
+        if is_behind && expected > asker.deadline {
             return Err((Why::OverDeadline, began + expected));
         }
         let _turn = door.turn.lock().await;
-        let mut permits = Vec::new();
+        let clock = Arc::clone(&self.clock);
+        let mut token =
+            Token { door: Arc::clone(&door), clock, permits: Vec::new(), waited: Duration::ZERO, view: None };
+        let patience = asker.deadline.max(PATIENCE);
         loop {
             let now = self.clock.steady();
             match self.attempt(&door, &asker, now) {
                 Try::Go(permit) => {
-                    permits.push(permit);
-                    if permits.len() as u32 >= asker.lane.cost.max(1) {
-                        let view = lock(&door.inner).purse.view().cloned();
-                        let (waited, clock) = (now.since(began), Arc::clone(&self.clock));
-                        return Ok(Token { door: Arc::clone(&door), clock, permits, waited, view });
+                    token.permits.push(permit);
+                    if token.permits.len() as u32 >= asker.lane.cost.max(1) {
+                        token.view = lock(&door.inner).purse.view().cloned();
+                        token.waited = now.since(began);
+                        return Ok(token);
                     }
                 }
-                Try::At(at) if at.since(began) > asker.deadline => return Err((Why::OverDeadline, at)),
+                Try::At(at) if at.since(began) > patience => return Err((Why::OverDeadline, at)),
                 Try::At(at) => wait(&door.answered, at.since(now)).await,
                 Try::Empty if now.since(began) > asker.deadline => return Err((Why::OverDeadline, now + LOOK)),
                 Try::Empty => wait(&door.answered, LOOK).await,
@@ -171,9 +179,9 @@ impl Gate {
         let mut urgent = false;
         {
             let mut inner = lock(&door.inner);
-            let sent = inner.purse.store_time(sent);
+            let (sent, now) = (inner.purse.store_time(sent), self.clock.steady());
             for signal in answer.signals(sent) {
-                urgent |= inner.purse.hear(signal);
+                urgent |= inner.purse.hear(signal, now);
             }
         }
         if urgent {
@@ -235,9 +243,9 @@ impl Gate {
         };
         ask.member = format!("{} {}", self.owner, lane.class);
         ask.class = lane.class.to_string();
-        (ask.weight, ask.percent, ask.deadline) = (lane.weight, percent, deadline);
+        (ask.weight, ask.percent, ask.deadline) = (lane.weight, percent, deadline.max(PATIENCE));
         let question = AskGate { key: lane.key.to_string(), limits: lane.limits, ask };
-        let (gate, door) = (Arc::clone(self), Arc::clone(door));
+        let (gate, door, lane) = (Arc::clone(self), Arc::clone(door), lane.clone());
         tokio::spawn(async move {
             let answer = gate.store.run(Arc::new(question)).await;
             let now = gate.clock.steady();
@@ -254,6 +262,9 @@ impl Gate {
                 tokio::time::sleep(LOOK).await;
             }
             door.answered.notify_waiters();
+            if lock(&door.inner).purse.has_news() {
+                gate.ask_if_needed(&door, &lane, first, percent, deadline);
+            }
         });
     }
 

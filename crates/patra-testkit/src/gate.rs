@@ -214,8 +214,9 @@ impl World {
             Event::Refused { process, life, wait, sent } if self.lives(process, life) => {
                 let Process { purse, skew, .. } = &mut self.processes[process];
                 let sent = purse.store_time(Ts::from_micros(sent + *skew));
-                purse.hear(Signal::Refused { sent });
-                purse.hear(Signal::RetryAfter(Duration::from_micros(wait as u64)));
+                let local = Ts::from_micros(self.now + *skew);
+                purse.hear(Signal::Refused { sent }, local);
+                purse.hear(Signal::RetryAfter(Duration::from_micros(wait as u64)), local);
                 self.processes[process].hushed_until = self.silent_until;
                 self.ask(process);
             }

@@ -4,17 +4,22 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::time::micros;
-
 /// How far ahead slots are handed out. Whoever dies takes at most this much of the rate along.
 pub(super) const HORIZON: Duration = Duration::from_secs(2);
 
 /// The way to the far side takes now less, now more time, so that requests come closer together than they left. A part of the
-/// burst as large as this pays for it; where the burst is too small for that, the rate does.
-const JITTER: Duration = Duration::from_millis(30);
+/// burst as large as this share of the shortest window pays for it; where the burst is too small for that, the rate does.
+const JITTER: f64 = 0.03;
 
-/// The shortest window in which a far side is expected to count.
+/// The same where there is less than one request in ten seconds: whoever comes back for its slot then comes by the second.
+const SLOW_JITTER: f64 = 0.06;
+
+/// The shortest window in which a far side is expected to count, in seconds. For rates below one a second it is the time between two
+/// requests.
 const SHORTEST_WINDOW: f64 = 1.0;
+
+/// However slow the store answers, no more than this is kept for it.
+const MOST_JITTER: f64 = 0.6;
 
 /// Slots that are kept at most. A key with more permits than that within the horizon has several on each slot.
 pub(super) const MOST_SLOTS: usize = 1_000;
@@ -87,36 +92,43 @@ pub(super) struct Pace {
     pub(super) permits: u32,
     /// How long after its time a slot is still good on arrival at the far side, in microseconds.
     lateness: i64,
+    /// Of which so much is for the ways of slots and requests.
+    jitter: i64,
 }
 
 impl Pace {
     /// In any window of `W` seconds there are `permits + rate × (W + lateness)` permits at most. The lateness is the longest for
-    /// which that is no more than `burst + rate × W`; when it would be shorter than the jitter, the rate gives way.
-    pub(super) fn of(rate: Rate, per_sec: f64) -> Pace {
-        let (per_sec, burst) = (per_sec.clamp(0.001, 1e6), rate.burst.max(1.0));
+    /// which that is no more than `burst + rate × W`; when it would be shorter than the jitter, the rate gives way. `lead` is how
+    /// long the store's answers take.
+    pub(super) fn of(rate: Rate, per_sec: f64, lead: Duration) -> Pace {
+        let (per_sec, burst) = (per_sec.clamp(1e-6, 1e6), rate.burst.max(1.0));
         let within = burst + rate.per_sec.max(per_sec) * HORIZON.as_secs_f64();
         let permits = (within / MOST_SLOTS as f64).ceil().min(burst.floor()).max(1.0);
-        let (lateness, jitter) = ((burst - permits) / per_sec, JITTER.as_secs_f64());
+        let shortest = SHORTEST_WINDOW.max(1.0 / per_sec);
+        let jitter = shortest * if shortest > 10.0 { SLOW_JITTER } else { JITTER };
+        let jitter = jitter.max((3.0 * lead.as_secs_f64()).min(MOST_JITTER));
+        let lateness = (burst - permits) / per_sec;
         let (lateness, per_sec) = match lateness >= jitter {
             true => (lateness, per_sec),
-            false => (jitter, (burst - permits + per_sec * SHORTEST_WINDOW) / (SHORTEST_WINDOW + jitter)),
+            false => (jitter, (burst - permits + per_sec * shortest) / (shortest + jitter)),
         };
         Pace {
             step: (permits / per_sec * 1e6).ceil() as i64,
             permits: permits as u32,
             lateness: (lateness * 1e6) as i64,
+            jitter: (jitter * 1e6) as i64,
         }
     }
 
     /// Slots up to so long ago can still be handed out.
     pub(super) fn backlog(&self) -> Duration {
-        Duration::from_micros(self.lateness.saturating_sub(micros(JITTER)).max(0) as u64)
+        Duration::from_micros(self.lateness.saturating_sub(self.jitter).max(0) as u64)
     }
 
     /// How long after its time a slot may be used by whoever holds it. Half of the jitter is for the way of the slot to its
-    /// holder, half for the way of the request. Nobody keeps a slot for longer than the horizon.
+    /// holder, half for the way of the request.
     pub(super) fn good_for(&self) -> Duration {
-        (self.backlog() + JITTER / 2).min(HORIZON)
+        self.backlog() + Duration::from_micros(self.jitter as u64 / 2)
     }
 
     pub(super) fn step(&self) -> Duration {
@@ -136,16 +148,16 @@ mod tests {
     fn burst_and_rate_bound_every_pace() {
         for per_sec in [0.1, 1.0, 3.0, 50.0, 999.0, 10_000.0] {
             for burst in [1.0, 2.0, 5.0, 100.0, 10_000.0] {
-                let pace = Pace::of(Rate { per_sec, burst }, per_sec);
+                let pace = Pace::of(Rate { per_sec, burst }, per_sec, Duration::ZERO);
                 let (permits, lateness) = (f64::from(pace.permits), pace.lateness as f64 / 1e6);
-                for window in [1.0, 10.0, 3_600.0] {
+                for window in [1.0, 10.0, 3_600.0].into_iter().filter(|window| window * per_sec >= 1.0) {
                     let most = permits + pace.per_sec() * (window + lateness);
                     assert!(
                         most <= burst + per_sec * window + 1e-6,
                         "{per_sec}/s, burst {burst}: {most} in {window} s"
                     );
                 }
-                assert!(pace.per_sec() >= 0.95 * per_sec, "{per_sec}/s, burst {burst}: {}", pace.per_sec());
+                assert!(pace.per_sec() >= 0.94 * per_sec, "{per_sec}/s, burst {burst}: {}", pace.per_sec());
             }
         }
     }

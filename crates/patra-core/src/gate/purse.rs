@@ -49,6 +49,8 @@ pub struct Purse {
     held: VecDeque<Held>,
     returned: Vec<Slot>,
     signals: Vec<Signal>,
+    /// What the store is being told.
+    told: Vec<Signal>,
     closed: Option<(Why, Ts)>,
     /// Little of a quota is left: only those who come first get any.
     soft: bool,
@@ -86,6 +88,7 @@ impl Default for Purse {
             held: VecDeque::new(),
             returned: Vec::new(),
             signals: Vec::new(),
+            told: Vec::new(),
             closed: None,
             soft: false,
             view: None,
@@ -145,7 +148,7 @@ impl Purse {
     }
 
     /// Takes note of what an answer says. True when the others must hear of it at once.
-    pub fn hear(&mut self, signal: Signal) -> bool {
+    pub fn hear(&mut self, signal: Signal, now: Ts) -> bool {
         let urgent = match signal {
             Signal::Refused { .. } | Signal::RetryAfter(_) => true,
             Signal::Remaining { remaining, .. } => remaining <= u64::from(self.permits()),
@@ -157,6 +160,10 @@ impl Purse {
         }
         if urgent {
             self.empty();
+        }
+        if let Signal::RetryAfter(wait) = signal {
+            // At once, whatever the store says and when.
+            self.closed = Some((Why::Cooldown, now + wait));
         }
         urgent
     }
@@ -190,7 +197,10 @@ impl Purse {
             first,
             lead: self.trip,
             returned: std::mem::take(&mut self.returned),
-            signals: std::mem::take(&mut self.signals),
+            signals: {
+                self.told.clone_from(&self.signals);
+                std::mem::take(&mut self.signals)
+            },
             ..Ask::default()
         })
     }
@@ -205,14 +215,20 @@ impl Purse {
         let stale = std::mem::take(&mut self.stale);
         self.returned.extend(answer.slots.iter().filter(|_| stale));
         for slot in answer.slots.iter().filter(|_| !stale) {
-            let (from, until) = (local(slot.at, now), local(slot.at + answer.good_for, sent));
+            // Nobody keeps a slot for longer than the horizon.
+            let from = local(slot.at, now);
+            let until = local(slot.at + answer.good_for, sent).min(from.max(now) + HORIZON);
             self.held.push_back(Held { slot: slot.at, permits: slot.permits, from, until });
         }
         self.held.make_contiguous().sort_by_key(|held| held.from);
         self.soft = answer.view.is_soft();
         self.view = Some(answer.view.clone());
-        self.closed = answer.refused.map(|(why, until)| {
+        let own = self.closed.filter(|(why, until)| *why == Why::Cooldown && *until > now);
+        let refused = answer.refused.map(|(why, until)| {
             let until = local(until, now);
+            if why == Why::OverDeadline {
+                return (why, until);
+            }
             // Not all at once when it ends (ING-4.10-19).
             let wait = until.since(now);
             (
@@ -220,12 +236,21 @@ impl Purse {
                 until + (wait / 20 + wait.mul_f64(0.1 * rng.below(1000) as f64 / 1000.0)).min(Duration::from_secs(60)),
             )
         });
+        self.closed = refused.or(own);
     }
 
     /// The store has not answered. What was on its way is lost: slots that come back twice would be worse.
     pub fn on_failure(&mut self, now: Ts) {
         (self.asking, self.stale) = (false, false);
+        // What was said must still be heard.
+        let told = std::mem::take(&mut self.told);
+        self.signals.splice(..0, told);
         self.silent_since.get_or_insert(now);
+    }
+
+    /// Something is still to be told.
+    pub fn has_news(&self) -> bool {
+        !self.signals.is_empty()
     }
 
     /// The store's time, as well as this process knows it.
@@ -356,7 +381,7 @@ mod tests {
         let Try::Go(permit) = scene.purse.take(true, scene.local(1)) else { panic!("there is a burst") };
         scene.purse.give_back(permit, scene.local(2));
         assert_eq!(scene.purse.take(true, scene.local(2)), Try::Go(permit));
-        assert!(scene.purse.hear(Signal::RetryAfter(Duration::from_secs(5))), "others must hear of it");
+        assert!(scene.purse.hear(Signal::RetryAfter(Duration::from_secs(5)), scene.local(2)), "others must hear of it");
         assert_eq!(scene.purse.permits(), 0);
         scene.ask(1, 3, 1);
         assert!(matches!(scene.purse.take(true, scene.local(4)), Try::Closed(Why::Cooldown, _)));
@@ -368,7 +393,7 @@ mod tests {
         let ends: std::collections::BTreeSet<i64> = (0..20)
             .map(|seed| {
                 let (mut state, mut purse) = (State::new(LIMITS, at(0)), Purse::default());
-                purse.hear(Signal::RetryAfter(Duration::from_secs(100)));
+                purse.hear(Signal::RetryAfter(Duration::from_secs(100)), at(0));
                 let ask = purse.ask(1, true, at(0)).expect("it must be told");
                 let answer = state.ask(LIMITS, &ask, at(0));
                 purse.on_answer(&answer, at(0), at(0), &mut Rng::new(seed));

@@ -78,8 +78,10 @@ impl Slots {
 
     /// Permits that somebody holds for later than `now`.
     pub(super) fn held_after(&self, pace: &Pace, now: Ts) -> u64 {
-        let ahead = self.next.since(now).as_micros() as u64 / pace.step as u64 * u64::from(pace.permits);
-        let free: u64 = self.free.iter().filter(|slot| slot.at > now).map(|slot| u64::from(slot.permits)).sum();
+        // What was laid out before the line began anew is void.
+        let from = now.max(self.fresh);
+        let ahead = self.next.since(from).as_micros() as u64 / pace.step as u64 * u64::from(pace.permits);
+        let free: u64 = self.free.iter().filter(|slot| slot.at > from).map(|slot| u64::from(slot.permits)).sum();
         ahead.saturating_sub(free)
     }
 

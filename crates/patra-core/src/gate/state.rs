@@ -123,6 +123,8 @@ pub struct Member {
     pub weight: u32,
     pub seen: Ts,
     limits: Limits,
+    /// How long answers take to it.
+    lead: Duration,
     /// Why it got nothing when it asked last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<Why>,
@@ -151,7 +153,7 @@ pub struct State {
 impl State {
     /// Of a key that was never used: its bucket is full (ING-4.10-09), unless it must warm up.
     pub fn new(limits: Limits, now: Ts) -> State {
-        let pace = Pace::of(limits.rate, limits.rate.per_sec);
+        let pace = Pace::of(limits.rate, limits.rate.per_sec, Duration::ZERO);
         State {
             limits,
             slots: if limits.warmup.is_zero() { Slots::full(&pace, now) } else { Slots::empty(now) },
@@ -249,7 +251,9 @@ impl State {
             Duration::ZERO => 1.0,
             span => (now.since(self.woke_at).as_secs_f64() / span.as_secs_f64()).min(1.0),
         };
-        Pace::of(self.limits.rate, self.aimd.per_sec(&self.limits) * (1.0 + 2.0 * warm) / 3.0)
+        let active = self.members.iter().filter(|member| now.since(member.seen) <= ACTIVE);
+        let lead = active.map(|member| member.lead).max().unwrap_or_default();
+        Pace::of(self.limits.rate, self.aimd.per_sec(&self.limits) * (1.0 + 2.0 * warm) / 3.0, lead)
     }
 
     /// True when what was handed out is void.
@@ -310,6 +314,9 @@ impl State {
             let permits = slot.permits.min(left);
             left -= permits;
             slots.push(Slot { permits, ..slot });
+            if permits < slot.permits {
+                self.slots.put_back(Slot { permits: slot.permits - permits, ..slot });
+            }
         }
         self.charge(u64::from(want - left), now);
         Ok(slots)
@@ -347,10 +354,11 @@ impl State {
         let last_call = now + ask.lead + LAST_CALL;
         let (mut picked, far): (Vec<_>, Vec<_>) = self.slots.free(usable).partition(|(_, slot)| slot.at <= last_call);
         let (share, alone) = self.share(ask, now);
-        let near = if alone { picked.len() } else { (picked.len() as f64 * share).ceil() as usize };
-        picked.truncate(wanted.min(near));
+        let part = f64::from(ask.percent.clamp(1, 100)) / 100.0;
+        let near = if alone { part } else { share * part };
+        picked.truncate(wanted.min((picked.len() as f64 * near).ceil() as usize));
         let held = (ask.held / pace.permits) as usize + picked.len();
-        let share = share * f64::from(ask.percent.clamp(1, 100)) / 100.0;
+        let share = share * part;
         let own = ((HORIZON.as_micros() as f64 / pace.step as f64 * share).ceil() as usize).max(1);
         let more = wanted.saturating_sub(picked.len()).min(own.saturating_sub(held)).min(far.len());
         let first = (ask.now.div_ceil(pace.permits) as usize).saturating_sub(picked.len()).min(more);
@@ -389,8 +397,11 @@ impl State {
     fn take_back(&mut self, pace: &Pace, slot: Slot, now: Ts) {
         let permits = u64::from(slot.permits);
         self.permits = self.permits.saturating_sub(permits);
-        self.hourly.credit(HOUR, now, permits);
-        self.daily.credit(DAY, now, permits);
+        // What comes back late would be credited to requests that were really sent.
+        if now.since(slot.at) <= 2 * HORIZON {
+            self.hourly.credit(HOUR, now, permits);
+            self.daily.credit(DAY, now, permits);
+        }
         // Not to the far side's own count: what it says now may already be without this one.
         if slot.at >= (now - pace.backlog()).max(self.cooldown_until) {
             self.slots.put_back(slot);
@@ -406,7 +417,7 @@ impl State {
             self.members.remove(0);
         }
         let (name, class) = (ask.member.clone(), ask.class.clone());
-        self.members.push(Member { name, class, weight: ask.weight, seen: now, limits, waits });
+        self.members.push(Member { name, class, weight: ask.weight, seen: now, limits, lead: ask.lead, waits });
     }
 }
 

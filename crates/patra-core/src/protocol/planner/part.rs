@@ -35,7 +35,9 @@ impl Room {
     fn of(&self, expected: u64, queued: u32) -> u32 {
         let Some(budget) = self.budget else { return self.slices };
         let left = budget.saturating_sub(u64::from(queued) * expected);
-        u32::try_from(left / expected.max(1)).unwrap_or(u32::MAX).min(self.slices)
+        // One that needs more than there ever is goes as far as it can, and on from there later.
+        let fit = if left > 0 && queued == 0 { (left / expected.max(1)).max(1) } else { left / expected.max(1) };
+        u32::try_from(fit).unwrap_or(u32::MAX).min(self.slices)
     }
 }
 
@@ -70,7 +72,10 @@ pub(super) fn decide(job: &Job, coverage: &Coverage, room: &Room) -> Decision {
 fn expected(job: &Job, coverage: &Coverage) -> u64 {
     let Draft { span, per_request, shape, .. } = &*job.draft;
     let records = match span {
-        Span::Time { cut, .. } => coverage.history.estimate(cut.max_width).unwrap_or(0),
+        Span::Time { cut, narrowest, depth, .. } => {
+            let width = coverage.history.width_of(*depth).map_or(cut.max_width, |width| width.max(*narrowest));
+            coverage.history.estimate(width.min(cut.max_width)).unwrap_or(0)
+        }
         Span::Ids { refresh, .. } => u64::from(refresh.size),
     };
     let per_request = match (span, shape.phase.id_batch_size) {

@@ -201,3 +201,34 @@ fn a_state_survives_being_written_down() {
     let text = serde_json::to_string(&state).unwrap();
     assert_eq!(serde_json::from_str::<State>(&text).unwrap(), state);
 }
+
+#[test]
+fn every_rate_and_burst_lets_a_lonely_asker_send() {
+    for (per_sec, burst) in
+        [(1.0, 10.0), (10.0, 100.0), (50.0, 1_000.0), (3.0, 10.0), (0.05, 1.0), (10_000.0, 1e6), (1.0, 5_000.0)]
+    {
+        for trip in [1, 20, 80] {
+            let limits = limits(per_sec, burst);
+            let (mut state, mut purse) = (State::new(limits, at(0)), crate::gate::Purse::default());
+            let (mut sent, mut asks, mut now) = (0, 0, 0);
+            while now < 30_000 {
+                if let Some(mut ask) = purse.ask(1, true, at(now)) {
+                    (ask.member, ask.percent, ask.deadline) = ("m".into(), 100, Duration::from_secs(60));
+                    asks += 1;
+                    let answer = state.ask(limits, &ask, at(now + trip / 2));
+                    purse.on_answer(&answer, at(now), at(now + trip), &mut crate::rng::Rng::new(1));
+                    now += trip;
+                }
+                match purse.take(true, at(now)) {
+                    crate::gate::Try::Go(_) => sent += 1,
+                    crate::gate::Try::At(when) => now = now.max((when.micros() - at(0).micros()) / 1000),
+                    _ => {}
+                }
+                now += 1;
+            }
+            let least = (per_sec * 30.0 * 0.6).min(25.0).max(1.0) as u32;
+            assert!(sent >= least, "{per_sec}/s, burst {burst}, trip {trip} ms: {sent} sent, {asks} asked");
+            assert!(asks <= 2 * sent + 700, "{per_sec}/s, burst {burst}, trip {trip} ms: {asks} asked for {sent}");
+        }
+    }
+}

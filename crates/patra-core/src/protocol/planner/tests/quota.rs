@@ -59,7 +59,9 @@ fn a_plan_is_as_long_as_its_quota_lasts_and_goes_on_later() {
     let part = planned_with(Operation::Harvest, 40, 0, 300).expect("a part");
     assert_eq!((part.slices.len(), part.complete), (1, false), "fifty requests are enough for one window");
 
-    let none = planned_with(Operation::Harvest, 80, 0, 300);
+    let little = planned_with(Operation::Harvest, 80, 0, 300).expect("a part");
+    assert_eq!(little.slices.len(), 1, "it goes as far as it can");
+    let none = planned_with(Operation::Harvest, 90, 0, 300);
     assert!(matches!(none, Err(Settlement::Later { .. })), "{none:?}");
 
     let queued = planned_with(Operation::Harvest, 0, 2, 300).expect("a part");
