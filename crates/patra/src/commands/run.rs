@@ -9,7 +9,7 @@ use serde_json::json;
 use patra_core::params::Params;
 use patra_core::port::query::{Cell, Filter, Progress, View};
 use patra_core::port::{CommandsExt, Store};
-use patra_core::state::{TaskStatus, TriggerStatus, TriggerType};
+use patra_core::state::{Operation, TaskStatus, TriggerStatus, TriggerType};
 use patra_core::tx::Fire;
 use patra_engine::ask::{self, Ask};
 use patra_engine::operations::{self, Held};
@@ -254,6 +254,10 @@ impl Job {
             let hint = format!("`patra resume hold {}` lets it go on; what was asked for stays asked for", held.hold);
             return Err(Error::failed(message).hint(hint));
         }
+        if progress.tasks_cancelled > 0 {
+            let message = format!("{} of {} slices were cancelled", progress.tasks_cancelled, progress.tasks());
+            return Err(Error::failed(message).hint("the next run plans their windows again"));
+        }
         Ok(Exit::Ok)
     }
 
@@ -289,17 +293,20 @@ impl Job {
 
     /// Where the endpoint stands, when it has one cursor: params and partitions have their own.
     async fn cursor(&self, progress: &Progress) -> Result<Option<String>, Error> {
-        if progress.partitions > 0 || self.fire.params != "{}" {
+        // A backfill goes the other way, and an update has no window.
+        if progress.partitions > 0 || self.fire.params != "{}" || self.fire.operation != Operation::Harvest {
             return Ok(None);
         }
         let filter = Filter {
             provenance_code: Some(self.fire.provenance_code.clone()),
             endpoint_name: Some(self.fire.endpoint_name.clone()),
-            limit: 1,
+            limit: Filter::MAX_LIMIT,
             ..Filter::default()
         };
         let rows = self.store.list(View::Cursors, filter).await?;
-        let at = rows.first().and_then(|row| View::Cursors.cell(row, "normalized_instant"));
+        let harvest = Some(Cell::Text(Operation::Harvest.as_str().to_owned()));
+        let own = rows.iter().find(|row| View::Cursors.cell(row, "operation_code") == harvest);
+        let at = own.and_then(|row| View::Cursors.cell(row, "normalized_instant"));
         Ok(if let Some(Cell::Time(at)) = at { Some(at.to_short_text()) } else { None })
     }
 }

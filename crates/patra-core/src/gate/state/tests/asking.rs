@@ -226,7 +226,7 @@ fn every_rate_and_burst_lets_a_lonely_asker_send() {
                 }
                 now += 1;
             }
-            let least = (per_sec * 30.0 * 0.6).min(25.0).max(1.0) as u32;
+            let least = (per_sec * 30.0 * 0.6).clamp(1.0, 25.0) as u32;
             assert!(sent >= least, "{per_sec}/s, burst {burst}, trip {trip} ms: {sent} sent, {asks} asked");
             assert!(asks <= 2 * sent + 700, "{per_sec}/s, burst {burst}, trip {trip} ms: {asks} asked for {sent}");
         }
