@@ -6,7 +6,7 @@ use patra_core::Ts;
 use patra_core::gate::State;
 use patra_core::port::query::{Cell, Filter, Row, View};
 use patra_core::port::{Clock, Commands, CommandsExt, Queries};
-use patra_core::state::Operation;
+use patra_core::state::{Operation, TaskStatus};
 use patra_core::tx::{Archive, Archived, MAX_SIGNAL_KEYS, Signal, TxError};
 
 use crate::registry::{self, Error};
@@ -49,8 +49,8 @@ pub struct Held {
     pub by: String,
 }
 
-/// What holds work of this endpoint and operation now, newest first. A credential, plan, slice or task that is held counts:
-/// some of the work may be its.
+/// What holds work of this endpoint and operation now, newest first. A credential that is held counts: some of the work may be
+/// its. A plan, slice or task counts when some of it waits.
 pub async fn holds(
     queries: &dyn Queries,
     provenance: &str,
@@ -70,6 +70,29 @@ pub async fn holds(
             && meets(row, "endpoint_name", endpoint)
             && meets(row, "operation_code", operation.as_str())
     };
+    let int = |view: View, row: &Row, column| view.cell(row, column).and_then(|id| id.as_int());
+    let narrow = [("plan_id", "plan_id"), ("slice_id", "slice_id"), ("task_id", "id")];
+    let is_narrow = |row: &Row| narrow.iter().any(|(column, _)| int(view, row, column).is_some());
+    let waiting = match rows.iter().any(is_narrow) {
+        false => Vec::new(),
+        true => {
+            let filter = Filter {
+                provenance_code: Some(provenance.to_owned()),
+                endpoint_name: Some(endpoint.to_owned()),
+                status: Some(TaskStatus::Queued.as_str().to_owned()),
+                limit: Filter::MAX_LIMIT,
+                ..Filter::default()
+            };
+            queries.list(View::Tasks, filter).await?
+        }
+    };
+    let concerns = |row: &&Row| {
+        let named = |(held, column): &(&'static str, &'static str)| {
+            let id = int(view, row, held);
+            id.is_none() || waiting.iter().any(|task| int(View::Tasks, task, column) == id)
+        };
+        narrow.iter().all(named)
+    };
     let held = |row: &Row| Held {
         hold: view.cell(row, "id").and_then(|id| id.as_int()).unwrap_or_default(),
         kind: text(row, "kind_code").unwrap_or_default(),
@@ -77,7 +100,7 @@ pub async fn holds(
         reason: text(row, "reason").unwrap_or_default(),
         by: text(row, "created_by").unwrap_or_default(),
     };
-    Ok(rows.iter().filter(lasts).map(held).collect())
+    Ok(rows.iter().filter(lasts).filter(concerns).map(held).collect())
 }
 
 /// A key of the rate gate, for people.

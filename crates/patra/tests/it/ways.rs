@@ -238,3 +238,18 @@ async fn signals_are_fetched_and_settled() {
         assert_eq!(asked_for(&server).len(), asked.len());
     });
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_on_other_work_holds_up_nothing_else() {
+    let server = Server::start(([127, 0, 0, 1], 0).into(), Dataset::new(5, 100), Script::default()).unwrap();
+    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+        place.apply(&crate::support::manifest(server.base_url()));
+        let run = |to: &str| place.run(&["run", "far", "records", "--to", to]);
+        assert!(run("2024-01-01T06:00:00Z").status.success());
+        for held in [["task", "1"], ["plan", "1"], ["slice", "1"], ["task", "999"]] {
+            assert!(place.run(&["pause", held[0], held[1]]).status.success());
+        }
+        let output = run("2024-01-02");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
