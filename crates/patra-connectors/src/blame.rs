@@ -43,8 +43,7 @@ fn cut(text: &str, len: usize) -> String {
     if text.len() <= len {
         return text.to_owned();
     }
-    let end = (0..=len).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    format!("{}…", &text[..end])
+    format!("{}…", patra_core::text::beginning(text, len))
 }
 
 #[cfg(test)]

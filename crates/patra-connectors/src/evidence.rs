@@ -142,10 +142,7 @@ pub(crate) fn sample_text(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(beginning(body, MAX_SAMPLE + MARGIN));
     let text: String =
         text.chars().map(|c| if c.is_control() && !"\n\r\t".contains(c) { '\u{fffd}' } else { c }).collect();
-    let mut text = mask::personal(&text).into_owned();
-    let cut = (0..=MAX_SAMPLE.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    text.truncate(cut);
-    text
+    patra_core::text::beginning(&mask::personal(&text), MAX_SAMPLE).to_owned()
 }
 
 #[cfg(test)]

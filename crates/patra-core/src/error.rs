@@ -92,7 +92,7 @@ impl Fault {
     pub fn new(code: Code, level: Level, message: impl Into<String>) -> Fault {
         let mut message = message.into();
         if message.len() > Self::MAX_MESSAGE {
-            let cut = (0..=Self::MAX_MESSAGE).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
+            let cut = crate::text::beginning(&message, Self::MAX_MESSAGE).len();
             message.truncate(cut);
             message.push('…');
         }

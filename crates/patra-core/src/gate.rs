@@ -20,12 +20,11 @@ mod quota;
 mod slots;
 mod state;
 
-pub use aimd::Aimd;
 pub use bucket::Bucket;
 pub use limits::{Limits, Quotas, Rate};
 pub use purse::{Permit, Purse, Try};
-pub use quota::{Quota, Standing};
-pub use slots::{Slot, Slots};
+pub use quota::Standing;
+pub use slots::Slot;
 pub use state::{Answer, Ask, Member, Provider, Signal, State, View};
 
 use crate::time::Ts;
@@ -51,8 +50,6 @@ pub enum Why {
     QuotaSoft,
     /// Nothing of the quota is left.
     QuotaHard,
-    /// The far side fails; its circuit is open.
-    Circuit,
 }
 
 impl Why {
@@ -63,7 +60,6 @@ impl Why {
             Why::Provider => "PROVIDER",
             Why::QuotaSoft => "QUOTA_SOFT",
             Why::QuotaHard => "QUOTA_HARD",
-            Why::Circuit => "CIRCUIT",
         }
     }
 }

@@ -23,6 +23,7 @@ pub mod rng;
 pub mod seal;
 pub mod secret;
 pub mod state;
+pub mod text;
 pub mod time;
 pub mod tx;
 pub mod vault;

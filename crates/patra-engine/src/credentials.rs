@@ -10,7 +10,7 @@ mod sign;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
@@ -20,7 +20,7 @@ use patra_connectors::auth::{Authoriser, Opened, Redactor};
 use patra_core::credential::{Credential, State, Token};
 use patra_core::gate::{Bucket, Decision};
 use patra_core::port::transport::{self, Request, Response};
-use patra_core::port::{Boxed, CommandsExt as _, Signer};
+use patra_core::port::{Boxed, Clock, CommandsExt as _, Signer};
 use patra_core::protocol::token::{Need, Refused};
 use patra_core::secret::Secrets;
 use patra_core::state::TokenStatus;
@@ -31,7 +31,7 @@ use patra_spec::Snapshot;
 
 use crate::events;
 use crate::probe::Pace;
-use crate::shared::Ports;
+use crate::shared::{Ports, lock};
 
 pub use resolve::credential_for;
 pub(crate) use shared::Pass;
@@ -242,23 +242,8 @@ impl Credentials {
     }
 
     async fn transmit(&self, errand: &Errand, request: Request) -> Result<Result<Response, transport::Error>, Refused> {
-        self.permit(errand).await?;
+        admit(&*errand.permits, &*self.inner.ports.clock).await?;
         Ok(self.inner.ports.transport.send(request).await)
-    }
-
-    /// The gate: the last thing before a request leaves.
-    async fn permit(&self, errand: &Errand) -> Result<(), Refused> {
-        let clock = &self.inner.ports.clock;
-        loop {
-            let Decision::WaitUntil(until) = errand.permits.acquire().await else { return Ok(()) };
-            let wait = until.since(clock.steady());
-            if wait > LONGEST_WAIT {
-                let fault = Fault::transient(Code::RateLimited, "the rate leaves no room for another try");
-                // Not a wish of the far side.
-                return Err(Refused { fault, retry_after: None });
-            }
-            tokio::time::sleep(wait.max(Duration::from_millis(1))).await;
-        }
     }
 
     /// Remembers what the far side thinks. When the store is away it is not worth stopping for.
@@ -271,6 +256,20 @@ impl Credentials {
         }
         self.inner.cache.forget(credential.id);
         lock(&self.inner.newest).remove(&credential.id);
+    }
+}
+
+/// The gate: the last thing before a request leaves. A wait that is too long for somebody who holds a worker is refused.
+pub(crate) async fn admit(permits: &dyn Permits, clock: &dyn Clock) -> Result<(), Refused> {
+    loop {
+        let Decision::WaitUntil(until) = permits.acquire().await else { return Ok(()) };
+        let wait = until.since(clock.steady());
+        if wait > LONGEST_WAIT {
+            let message = format!("the rate lets no request leave for {} s: see `patra get gates`", wait.as_secs());
+            // Not a wish of the far side.
+            return Err(Refused { fault: Fault::transient(Code::RateLimited, message), retry_after: None });
+        }
+        tokio::time::sleep(wait.max(Duration::from_millis(1))).await;
     }
 }
 
@@ -289,9 +288,4 @@ fn exhausted(fault: &Fault, errand: &Errand, candidates: &[Credential]) -> Fault
         errand.authoriser.auth().r#type.as_str().to_lowercase()
     );
     Fault::new(Code::UpstreamAuthFailed, Level::L4, message)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it holds one of these, and none is ever half changed.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -64,9 +64,12 @@ impl Service {
         let shared = Arc::clone(&self.shared);
         let (mut wants, mut draining) = (Vec::new(), false);
         loop {
-            self.machine.set_caps(self.shared.caps(self.now()));
+            let now = self.now();
             self.machine.set_share(self.shared.wards.share());
-            self.machine.poll(self.now(), &mut wants);
+            if self.machine.is_to_claim(now) {
+                self.machine.set_caps(self.shared.caps(now));
+            }
+            self.machine.poll(now, &mut wants);
             self.execute(&mut wants);
             if draining && self.runs.is_empty() && self.answers.is_empty() {
                 return;

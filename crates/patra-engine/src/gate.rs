@@ -2,7 +2,7 @@
 //! fetched ahead; the arithmetic is in [`patra_core::gate`].
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -15,6 +15,7 @@ use patra_core::tx::{AskGate, Inventory};
 use patra_spec::Snapshot;
 
 use crate::events;
+use crate::shared::lock;
 
 /// Between two looks while the store has nothing to say.
 const LOOK: Duration = Duration::from_millis(200);
@@ -83,7 +84,7 @@ pub struct Token {
     clock: Arc<dyn Clock>,
     permits: Vec<Permit>,
     pub waited: Duration,
-    pub view: Option<View>,
+    pub view: Option<Arc<View>>,
 }
 
 impl Token {
@@ -185,7 +186,7 @@ impl Gate {
             }
         }
         if urgent {
-            self.ask_if_needed(&door, lane, true, 100, Duration::ZERO);
+            self.ask_if_needed(&door, Asker { lane, first: true, percent: 100, deadline: Duration::ZERO });
         }
     }
 
@@ -228,11 +229,12 @@ impl Gate {
 
     fn attempt(self: &Arc<Gate>, door: &Arc<Door>, asker: &Asker<'_>, now: Ts) -> Try {
         let tried = lock(&door.inner).purse.take(asker.first, now);
-        self.ask_if_needed(door, asker.lane, asker.first, asker.percent, asker.deadline);
+        self.ask_if_needed(door, *asker);
         tried
     }
 
-    fn ask_if_needed(self: &Arc<Gate>, door: &Arc<Door>, lane: &Lane, first: bool, percent: u32, deadline: Duration) {
+    fn ask_if_needed(self: &Arc<Gate>, door: &Arc<Door>, asker: Asker<'_>) {
+        let Asker { lane, first, percent, deadline } = asker;
         let sent = self.clock.steady();
         let Some(mut ask) = ({
             let mut inner = lock(&door.inner);
@@ -263,7 +265,7 @@ impl Gate {
             }
             door.answered.notify_waiters();
             if lock(&door.inner).purse.has_news() {
-                gate.ask_if_needed(&door, &lane, first, percent, deadline);
+                gate.ask_if_needed(&door, Asker { lane: &lane, first, percent, deadline });
             }
         });
     }
@@ -297,9 +299,4 @@ pub(crate) fn comes_first(who: &Inventory) -> bool {
 
 async fn wait(answered: &Notify, at_most: Duration) {
     let _ = tokio::time::timeout(at_most.max(Duration::from_micros(500)), answered.notified()).await;
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic while a lock was held cannot have left a purse half changed: use it on.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,7 +2,7 @@
 //! memory. What is done about them is said in the log and counted in the ledger.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use patra_core::Ts;
@@ -12,6 +12,7 @@ use patra_core::rng::Rng;
 use patra_core::tx::Inventory;
 
 use crate::events;
+use crate::shared::lock;
 
 #[derive(Debug)]
 pub(crate) struct Wards {
@@ -82,8 +83,7 @@ impl Wards {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
-        // A panic while the lock was held cannot have left a state half changed: use it on.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 }
 

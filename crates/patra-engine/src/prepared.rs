@@ -2,7 +2,7 @@
 //! versions stays small.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use patra_connectors::Pager;
@@ -16,6 +16,7 @@ use patra_spec::{Missing, Snapshot};
 
 use crate::gate::Lane;
 use crate::shape::{budget, narrowest, shape, stream};
+use crate::shared::lock;
 
 const MAX_ENTRIES: usize = 1_000;
 
@@ -106,6 +107,6 @@ impl Prepared {
     }
 
     fn specs(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Spec>>> {
-        self.specs.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.specs)
     }
 }

@@ -6,11 +6,9 @@ mod outlook;
 mod pace;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use patra_connectors::auth::Authoriser;
 use patra_connectors::{Ask, Exchange, Pager};
-use patra_core::gate::Decision;
 use patra_core::paging::Position;
 use patra_core::params::Params;
 use patra_core::port::transport::{self, Request, Response};
@@ -20,7 +18,7 @@ use patra_core::protocol::token::Refused;
 use patra_core::{Code, Fault, Level, Window};
 use patra_spec::Snapshot;
 
-use crate::credentials::{Credentials, Errand, Pass, Permits, Sent};
+use crate::credentials::{Credentials, Errand, Pass, Permits, Sent, admit};
 use crate::gate::{Gate, Lane};
 pub(crate) use pace::Pace;
 
@@ -158,9 +156,7 @@ impl Line<'_> {
         if authoriser.kind().is_some() && authoriser.auth().required {
             return Err(missing(authoriser).into());
         }
-        while let Decision::WaitUntil(until) = self.permits.acquire().await {
-            tokio::time::sleep(until.since(self.clock.steady()).max(Duration::from_millis(1))).await;
-        }
+        admit(&*self.permits, self.clock).await?;
         let answer: Result<Response, transport::Error> =
             self.transport.send(authoriser.anonymous(&exchange.request)).await;
         Ok(Sent { answer, credential: None })

@@ -1,6 +1,6 @@
 //! What the parts of one process share: their ports, their options, and the signals between them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -100,6 +100,11 @@ impl Shared {
         caps.extend(closed.into_iter().map(|who| (who, 0)));
         caps
     }
+}
+
+/// Nothing panics while it holds one of the engine's locks and leaves what it guards half changed: it is used on.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Sleeps until `at`; for ever at `Ts::MAX`.

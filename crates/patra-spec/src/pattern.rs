@@ -39,8 +39,7 @@ impl Pattern {
         if self.whole {
             return text.len() <= MAX_TEXT && self.regex.is_match(text);
         }
-        let end = (0..=MAX_TEXT.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        self.regex.is_match(&text[..end])
+        self.regex.is_match(patra_core::text::beginning(text, MAX_TEXT))
     }
 }
 

@@ -11,7 +11,6 @@ mod drive;
 mod event;
 mod far;
 mod mutant;
-mod pace;
 mod partition;
 mod process;
 mod profile;

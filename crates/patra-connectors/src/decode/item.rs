@@ -184,14 +184,13 @@ impl Flaw {
     }
 
     pub(super) fn reject(self, index: usize, raw: &RawValue) -> Rejected {
-        let text = raw.get();
-        let cut = (0..=Rejected::MAX_SAMPLE.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        let sample = patra_core::text::beginning(raw.get(), Rejected::MAX_SAMPLE);
         Rejected {
             index: u32::try_from(index).unwrap_or(u32::MAX),
             key: self.key,
             code: Code::ValidationError,
             reason: self.reason,
-            sample: super::private::without_addresses(&text[..cut]),
+            sample: super::private::without_addresses(sample),
         }
     }
 }

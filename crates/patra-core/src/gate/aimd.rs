@@ -17,7 +17,7 @@ const SETTLE: Duration = Duration::from_secs(5);
 const RAISE: f64 = 0.05;
 
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Aimd {
+pub(super) struct Aimd {
     /// Of the declared rate.
     share: f64,
     #[serde(with = "super::micros")]

@@ -19,11 +19,6 @@ impl Bucket {
         Bucket { rate, tokens: rate.burst, filled_at: now, cooldown_until: Ts::MIN }
     }
 
-    pub fn set_rate(&mut self, rate: Rate) {
-        self.rate = rate;
-        self.tokens = self.tokens.min(rate.burst);
-    }
-
     /// Takes one token, or says when to ask again.
     pub fn acquire(&mut self, now: Ts) -> Decision {
         self.fill(now);
@@ -40,7 +35,7 @@ impl Bucket {
         Decision::WaitUntil(self.filled_at + wait.max(Duration::from_micros(1)))
     }
 
-    /// The far side asked for silence until then. A shorter wish never shortens a longer one .
+    /// The far side asked for silence until then. A shorter wish never shortens a longer one.
     pub fn cool_down(&mut self, until: Ts) {
         self.cooldown_until = self.cooldown_until.max(until);
     }

@@ -4,6 +4,7 @@
 //! late as it can have been meant, and ends as early. Nobody's clock has to be right for that, only to run evenly.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Why;
@@ -52,9 +53,8 @@ pub struct Purse {
     /// What the store is being told.
     told: Vec<Signal>,
     closed: Option<(Why, Ts)>,
-    /// Little of a quota is left: only those who come first get any.
-    soft: bool,
-    view: Option<View>,
+    /// Shared with everybody who got a permit under it.
+    view: Option<Arc<View>>,
     /// Store time less process time, as of the last answer.
     offset: i64,
     /// How long answers take.
@@ -90,7 +90,6 @@ impl Default for Purse {
             signals: Vec::new(),
             told: Vec::new(),
             closed: None,
-            soft: false,
             view: None,
             offset: 0,
             trip: Duration::from_millis(2),
@@ -117,7 +116,8 @@ impl Purse {
         if let Some((why, until)) = self.closed(first, now) {
             return Try::Closed(why, until);
         }
-        if self.soft && !first {
+        // What little is left of a quota is for those who come first.
+        if !first && self.view.as_ref().is_some_and(|view| view.is_soft()) {
             return Try::Empty;
         }
         let Some(next) = self.held.front_mut() else { return self.alone(now) };
@@ -221,8 +221,7 @@ impl Purse {
             self.held.push_back(Held { slot: slot.at, permits: slot.permits, from, until });
         }
         self.held.make_contiguous().sort_by_key(|held| held.from);
-        self.soft = answer.view.is_soft();
-        self.view = Some(answer.view.clone());
+        self.view = Some(Arc::new(answer.view.clone()));
         let own = self.closed.filter(|(why, until)| *why == Why::Cooldown && *until > now);
         let refused = answer.refused.map(|(why, until)| {
             let until = local(until, now);
@@ -259,11 +258,11 @@ impl Purse {
     }
 
     /// As the store last told it.
-    pub fn view(&self) -> Option<&View> {
+    pub fn view(&self) -> Option<&Arc<View>> {
         self.view.as_ref()
     }
 
-    pub fn is_alone(&self, now: Ts) -> bool {
+    fn is_alone(&self, now: Ts) -> bool {
         self.silent_since.is_some_and(|since| now.since(since) >= PATIENCE)
     }
 

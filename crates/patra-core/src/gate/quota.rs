@@ -31,7 +31,7 @@ impl Standing {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Quota {
+pub(super) struct Quota {
     /// Number of the part and what was counted in it; rising.
     parts: Vec<(i64, u64)>,
 }

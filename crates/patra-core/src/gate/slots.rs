@@ -15,7 +15,7 @@ pub struct Slot {
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Slots {
+pub(super) struct Slots {
     /// From here on nothing was ever handed out.
     #[serde(with = "super::micros")]
     next: Ts,
@@ -86,7 +86,7 @@ impl Slots {
     }
 
     /// How far ahead slots were laid out.
-    pub fn ahead(&self, now: Ts) -> Duration {
+    pub(super) fn ahead(&self, now: Ts) -> Duration {
         self.next.since(now)
     }
 }

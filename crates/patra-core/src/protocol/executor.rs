@@ -86,8 +86,8 @@ impl Executor {
     /// Everything that is due now.
     pub fn poll(&mut self, now: Ts, wants: &mut Vec<Want>) {
         self.drop_expired(now, wants);
-        let free = self.capacity().saturating_sub(self.held.len() as u32);
-        if !self.draining && !self.claiming && free > 0 && now >= self.next_claim {
+        if self.is_to_claim(now) {
+            let free = self.free();
             self.claiming = true;
             let (owner, lease) = (self.options.owner.clone(), self.options.lease);
             let upside_down = self.turns % LAST_FIRST_EVERY == LAST_FIRST_EVERY - 1;
@@ -185,6 +185,15 @@ impl Executor {
         (share as u32).max(self.options.capacity.min(1))
     }
 
+    /// Whether the next [`Executor::poll`] claims: time to find out about caps.
+    pub fn is_to_claim(&self, now: Ts) -> bool {
+        !self.draining && !self.claiming && self.free() > 0 && now >= self.next_claim
+    }
+
+    fn free(&self) -> u32 {
+        self.capacity().saturating_sub(self.held.len() as u32)
+    }
+
     /// Claim no more.
     pub fn drain(&mut self) {
         self.draining = true;
@@ -196,8 +205,7 @@ impl Executor {
 
     /// When `poll` has something to do next, as far as is known now.
     pub fn wake_at(&self) -> Ts {
-        let free = self.held.len() < self.capacity() as usize;
-        let claim = if self.draining || self.claiming || !free { Ts::MAX } else { self.next_claim };
+        let claim = if self.draining || self.claiming || self.free() == 0 { Ts::MAX } else { self.next_claim };
         let renew = if self.renewing || self.held.is_empty() { Ts::MAX } else { self.next_renew };
         let expiry = self.held.values().map(|held| held.until).min().unwrap_or(Ts::MAX);
         claim.min(renew).min(expiry)

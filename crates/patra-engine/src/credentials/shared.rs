@@ -1,6 +1,6 @@
 //! How the engine's parts use credentials.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use patra_connectors::Exchange;
 use patra_core::gate::Decision;
@@ -12,7 +12,7 @@ use patra_core::{CredentialId, Ts};
 use super::{Errand, LONGEST_WAIT, Permits};
 use crate::gate::{Asker, Gate, Lane, Token};
 use crate::prepared::Spec;
-use crate::shared::Shared;
+use crate::shared::{Shared, lock};
 
 /// The requests of an exchange pass the gate in the lane of their endpoint.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Pass {
 
 impl Permits for Pass {
     fn acquire(&self) -> Boxed<'_, Decision> {
-        let token = self.token.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let token = lock(&self.token).take();
         Box::pin(async {
             // One that has come too late is worth nothing: the request needs another.
             if token.is_some_and(Token::spend) {

@@ -1,11 +1,12 @@
 //! The gate of one look: nobody else asks this far side on its account, so a bucket of its own is enough.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use patra_core::gate::{Bucket, Decision, Rate};
 use patra_core::port::{Boxed, Clock};
 
 use crate::credentials::Permits;
+use crate::shared::lock;
 
 #[derive(Debug)]
 pub(crate) struct Pace {
@@ -19,7 +20,7 @@ impl Pace {
     }
 
     fn ask(&self) -> Decision {
-        self.bucket.lock().unwrap_or_else(PoisonError::into_inner).acquire(self.clock.steady())
+        lock(&self.bucket).acquire(self.clock.steady())
     }
 }
 

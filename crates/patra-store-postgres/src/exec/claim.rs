@@ -22,6 +22,26 @@ use crate::json::JsonText;
 use crate::pool::{Session, pipeline};
 use crate::time::{Time, window};
 
+/// The tasks of a lane whose time has come and that nothing holds, in their order.
+macro_rules! due_of_lane {
+    () => {
+        concat!(
+            "
+    SELECT t.scheduled_at, t.id
+    FROM ing_task t
+    WHERE t.status_code = 'QUEUED' AND t.provenance_code = lane.provenance_code AND t.endpoint_name = lane.endpoint_name
+      AND t.operation_code = lane.operation_code AND t.c_max = lane.c_max
+      AND coalesce(t.credential_id, 0) = lane.credential_id AND t.priority = lane.priority
+      AND t.scheduled_at <= (SELECT now FROM moment)
+      AND NOT EXISTS (SELECT 1 FROM holds WHERE ",
+            covers_task!("holds", "t"),
+            ")
+    ORDER BY t.scheduled_at, t.id
+"
+        )
+    };
+}
+
 /// Steps through `idx_task_pick` from lane to lane. Where it lands is the first task of the lane, and if that one's time has
 /// not come, nothing of the lane is due. Only holds on plans, slices and tasks need a look behind the first.
 pub(crate) const LOOK: &str = concat!(
@@ -79,18 +99,9 @@ heads AS (
   SELECT head.id, head.scheduled_at, lane.provenance_code, lane.endpoint_name, lane.operation_code, lane.c_max,
     lane.credential_id, lane.priority, lane.held
   FROM open AS lane
-  CROSS JOIN LATERAL (
-    SELECT t.scheduled_at, t.id
-    FROM ing_task t
-    WHERE t.status_code = 'QUEUED' AND t.provenance_code = lane.provenance_code AND t.endpoint_name = lane.endpoint_name
-      AND t.operation_code = lane.operation_code AND t.c_max = lane.c_max
-      AND coalesce(t.credential_id, 0) = lane.credential_id AND t.priority = lane.priority
-      AND t.scheduled_at <= (SELECT now FROM moment)
-      AND NOT EXISTS (SELECT 1 FROM holds WHERE ",
-    covers_task!("holds", "t"),
-    ")
-    ORDER BY t.scheduled_at, t.id
-    LIMIT 1
+  CROSS JOIN LATERAL (",
+    due_of_lane!(),
+    "    LIMIT 1
   ) AS head
   WHERE lane.may_hide
 )
@@ -163,18 +174,9 @@ waiting AS (
   SELECT lane.provenance_code, lane.endpoint_name, lane.operation_code, lane.held, least(lane.c_max, lane.most) AS c_max,
     lane.priority::bigint * $12 AS rank, t.scheduled_at, t.id
   FROM lanes AS lane
-  CROSS JOIN LATERAL (
-    SELECT t.scheduled_at, t.id
-    FROM ing_task t
-    WHERE t.status_code = 'QUEUED' AND t.provenance_code = lane.provenance_code AND t.endpoint_name = lane.endpoint_name
-      AND t.operation_code = lane.operation_code AND t.c_max = lane.c_max
-      AND coalesce(t.credential_id, 0) = lane.credential_id AND t.priority = lane.priority
-      AND t.scheduled_at <= (SELECT now FROM moment)
-      AND NOT EXISTS (SELECT 1 FROM holds WHERE ",
-    covers_task!("holds", "t"),
-    ")
-    ORDER BY t.scheduled_at, t.id
-    LIMIT greatest(least(lane.take, lane.most - lane.held), 0)
+  CROSS JOIN LATERAL (",
+    due_of_lane!(),
+    "    LIMIT greatest(least(lane.take, lane.most - lane.held), 0)
   ) AS t
 ),
 turns AS (

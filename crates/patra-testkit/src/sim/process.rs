@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use patra_core::gate::{Bucket, Rate};
 use patra_core::protocol::executor::{self, Executor};
 use patra_core::protocol::planner::{self, Planner};
 use patra_core::protocol::run::Run;
@@ -11,9 +12,11 @@ use patra_core::state::Operation;
 use patra_core::tx::LeaseRef;
 use patra_core::{Ts, Window};
 
-use super::pace::Pace;
 use super::profile::Profile;
 use crate::memory::Due;
+
+/// It stands for the engine's gate, of which the protocols see nothing but the answer.
+const RATE: Rate = Rate { per_sec: 4.0, burst: 2.0 };
 
 #[derive(Debug)]
 pub(super) struct Process {
@@ -57,7 +60,7 @@ pub(super) struct Machines {
     pub(super) sweeper: Sweeper,
     #[expect(clippy::vec_box, reason = "a run is large, and moves when one before it ends")]
     pub(super) runs: Vec<Box<Active>>,
-    pub(super) gate: Pace,
+    pub(super) gate: Bucket,
     next_run: u32,
 }
 
@@ -138,7 +141,7 @@ impl Machines {
             planner,
             sweeper: Sweeper::new(sweep, rng.fork(), local),
             runs: Vec::new(),
-            gate: Pace::new(local),
+            gate: Bucket::new(RATE, local),
             next_run: 0,
         }
     }

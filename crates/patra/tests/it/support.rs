@@ -106,6 +106,21 @@ fn psql(url: &str, statement: &str) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// How manifests for the scripted far side begin: fast, and patient for a moment only. Endpoints follow.
+pub(crate) fn preamble(base_url: &str) -> String {
+    format!(
+        r#"
+provenance: far
+allow_http: true
+defaults:
+  http: {{ base_url: "{base_url}" }}
+  rate_limit: {{ refill_rate_per_sec: 10000, burst: 1000 }}
+  retry: {{ min_delay: PT0.01S, max_delay: PT0.05S }}
+endpoints:
+"#
+    )
+}
+
 /// The cursor endpoint of the scripted far side, in slices of six hours and pages of fifty.
 pub(crate) fn manifest(base_url: &str) -> String {
     format!(

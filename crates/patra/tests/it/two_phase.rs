@@ -7,34 +7,25 @@ use std::time::Duration;
 use patra_core::rng::Rng;
 use patra_upstream::{Dataset, Detail, Failing, Script, Server, When};
 
-use crate::support::{Place, now_micros, run_through_kills};
+use crate::support::{Place, now_micros, preamble, run_through_kills};
 
 fn manifest(base_url: &str) -> String {
-    format!(
-        r#"
-provenance: far
-allow_http: true
-defaults:
-  http: {{ base_url: "{base_url}" }}
-  rate_limit: {{ refill_rate_per_sec: 10000, burst: 1000 }}
-  retry: {{ min_delay: PT0.01S, max_delay: PT0.05S }}
-endpoints:
-  search:
+    preamble(base_url)
+        + r#"  search:
     path: /ids/offset
-    query: {{ offset: "${{ page.offset }}", limit: "${{ page.size }}", from: "${{ window.from | iso }}", to: "${{ window.to | iso }}" }}
-    pagination: {{ type: offset, page_size: 40, result_ceiling: 200 }}
-    window: {{ supports_updated_since: true, watermark_key: updated_at, safety_lag: PT1M, max_window: P1D, align: min, initial: 2024-01-01 }}
-    batching: {{ id_batch_size: 15 }}
-    two_phase: {{ detail: fetch }}
-    response: {{ items_path: $.items, id_path: $, total_path: $.total }}
+    query: { offset: "${ page.offset }", limit: "${ page.size }", from: "${ window.from | iso }", to: "${ window.to | iso }" }
+    pagination: { type: offset, page_size: 40, result_ceiling: 200 }
+    window: { supports_updated_since: true, watermark_key: updated_at, safety_lag: PT1M, max_window: P1D, align: min, initial: 2024-01-01 }
+    batching: { id_batch_size: 15 }
+    two_phase: { detail: fetch }
+    response: { items_path: $.items, id_path: $, total_path: $.total }
   fetch:
     role: detail
     path: /details
-    query: {{ ids: "${{ ids | join(',') }}" }}
-    response: {{ items_path: $.items, id_path: $.id, updated_at_path: $.updated_at, version_path: $.rev }}
-    fields: {{ title: $.title }}
+    query: { ids: "${ ids | join(',') }" }
+    response: { items_path: $.items, id_path: $.id, updated_at_path: $.updated_at, version_path: $.rev }
+    fields: { title: $.title }
 "#
-    )
 }
 
 const RUN: [&str; 9] =

@@ -7,36 +7,27 @@ use patra_core::rng::Rng;
 use patra_upstream::{Dataset, Detail, Script, Server};
 use serde_json::Value;
 
-use crate::support::{Place, now_micros, run_through_kills};
+use crate::support::{Place, now_micros, preamble, run_through_kills};
 
 /// A listing that is harvested and a detail endpoint that records are fetched from again.
 fn manifest(base_url: &str) -> String {
-    format!(
-        r#"
-provenance: far
-allow_http: true
-defaults:
-  http: {{ base_url: "{base_url}" }}
-  rate_limit: {{ refill_rate_per_sec: 10000, burst: 1000 }}
-  retry: {{ min_delay: PT0.01S, max_delay: PT0.05S }}
-endpoints:
-  records:
+    preamble(base_url)
+        + r#"  records:
     path: /cursor
-    query: {{ cursor: "${{ page.token }}", rows: "${{ page.size }}", from: "${{ window.from | iso }}", to: "${{ window.to | iso }}" }}
-    pagination: {{ type: token, next_token_path: "$.message['next-cursor']", page_size: 50 }}
-    window: {{ supports_updated_since: true, watermark_key: updated_at, safety_lag: PT0S, as_of: true, max_window: PT3H, align: hour, initial: 2024-01-01 }}
-    batching: {{ id_batch_size: 15 }}
-    update: {{ detail: one, stale_after: PT1S, segment_size: 100 }}
-    response: {{ items_path: "$.message.items", id_path: "$.id", updated_at_path: "$.updated_at", version_path: "$.rev" }}
-    fields: {{ title: "$.title" }}
+    query: { cursor: "${ page.token }", rows: "${ page.size }", from: "${ window.from | iso }", to: "${ window.to | iso }" }
+    pagination: { type: token, next_token_path: "$.message['next-cursor']", page_size: 50 }
+    window: { supports_updated_since: true, watermark_key: updated_at, safety_lag: PT0S, as_of: true, max_window: PT3H, align: hour, initial: 2024-01-01 }
+    batching: { id_batch_size: 15 }
+    update: { detail: one, stale_after: PT1S, segment_size: 100 }
+    response: { items_path: "$.message.items", id_path: "$.id", updated_at_path: "$.updated_at", version_path: "$.rev" }
+    fields: { title: "$.title" }
   one:
     role: detail
     path: /details
-    query: {{ ids: "${{ ids | join(',') }}" }}
-    response: {{ items_path: $.items, id_path: $.id, updated_at_path: $.updated_at, version_path: $.rev }}
-    fields: {{ title: "$.title" }}
+    query: { ids: "${ ids | join(',') }" }
+    response: { items_path: $.items, id_path: $.id, updated_at_path: $.updated_at, version_path: $.rev }
+    fields: { title: "$.title" }
 "#
-    )
 }
 
 fn far_side(gone: Vec<usize>) -> Server {
