@@ -195,11 +195,12 @@ impl Decoder {
         Ok(decoded)
     }
 
+    /// An answer without the list is one of another form: the far side has changed (ING-12.1-04, G-11).
     fn list<'a>(&self, found: Option<&'a RawValue>) -> Result<Vec<&'a RawValue>, Fault> {
         let wrong = |what: &str| {
             Fault::new(
                 Code::ParseError,
-                Level::L2,
+                Level::L4,
                 format!("items_path {} finds {what} in the answer", self.items_path),
             )
         };
@@ -221,7 +222,7 @@ impl Decoder {
 fn next(found: Option<&RawValue>, path: &str) -> Result<Option<String>, Refused> {
     let Some(raw) = found.filter(|raw| !matches!(raw.get(), "null" | "false")) else { return Ok(None) };
     let wrong = |what: &str| {
-        let fault = Fault::new(Code::ParseError, Level::L2, format!("{path} finds {what}"));
+        let fault = Fault::new(Code::ParseError, Level::L4, format!("{path} finds {what}"));
         Err(Refused { fault, throttled: false, retry_after: None })
     };
     match text(raw) {

@@ -26,8 +26,12 @@ impl Hints {
         Hints { heeded: spec.rate_limit.header_adaptive.clone().unwrap_or(HeaderAdaptive::All(true)) }
     }
 
-    /// `None` where nothing is said; an error where it cannot be understood.
+    /// `None` where nothing is said, or only about a window that is over; an error where it cannot be understood.
     pub(crate) fn read(&self, response: &Response, now: Ts) -> Result<Option<Left>, String> {
+        self.left(response, now).map(|left| left.filter(|left| !left.resets_in.is_zero()))
+    }
+
+    fn left(&self, response: &Response, now: Ts) -> Result<Option<Left>, String> {
         if let Some(value) = self.header(response, "ratelimit") {
             return combined(value).map(Some).ok_or_else(|| unreadable("RateLimit", value));
         }
@@ -134,7 +138,8 @@ mod tests {
         assert_eq!(x("3", "1800000090"), left(3, None, 90));
         assert_eq!(x("3", "1800000090000"), left(3, None, 90));
         assert_eq!(x(" 0 ", "Fri, 15 Jan 2027 08:01:00 GMT"), left(0, None, 60));
-        assert_eq!(x("3", "1799999999"), left(3, None, 0), "a window that is over");
+        assert_eq!(x("3", "1799999999"), Ok(None), "a window that is over");
+        assert_eq!(x("0", "0"), Ok(None), "the same");
         let draft = [("ratelimit-limit", "100, 100;w=60"), ("ratelimit-remaining", "7"), ("ratelimit-reset", "30")];
         assert_eq!(read(&draft), left(7, Some(100), 30));
         assert_eq!(read(&[("ratelimit", "limit=10, remaining=2, reset=5")]), left(2, Some(10), 5));

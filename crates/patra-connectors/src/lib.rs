@@ -7,10 +7,12 @@ mod blame;
 pub mod classify;
 mod decode;
 mod evidence;
+pub mod feed;
 mod headers;
 mod hints;
 pub mod kept;
 pub mod mask;
+pub mod page;
 mod pager;
 mod request;
 

@@ -13,19 +13,24 @@
 //! ```
 
 mod aimd;
+mod ask;
 mod bucket;
 mod limits;
+mod provider;
 mod purse;
 mod quota;
 mod slots;
 mod state;
+mod view;
 
+pub use ask::{Answer, Ask, Signal};
 pub use bucket::Bucket;
 pub use limits::{Limits, Quotas, Rate};
 pub use purse::{Permit, Purse, Try};
 pub use quota::Standing;
 pub use slots::Slot;
-pub use state::{Answer, Ask, Member, Provider, Signal, State, View};
+pub use state::State;
+pub use view::{Member, Provider, View};
 
 use crate::time::Ts;
 

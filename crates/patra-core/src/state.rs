@@ -183,8 +183,8 @@ states! {
         Pause = "PAUSE" -> [],
         /// The fuse: an L4 stopped it, until a person has looked (ING-12.2-07).
         Break = "BREAK" -> [],
-        /// An L2 points at the request: nothing more is planned. Ends by itself when a task of the same kind succeeds or
-        /// another manifest is applied (C-40).
+        /// An L2 points at the request: nothing more is planned. Ends by itself when a task of the same kind succeeds, another
+        /// manifest is applied or half an hour has passed (C-40).
         Advisory = "ADVISORY" -> [],
     }
 }

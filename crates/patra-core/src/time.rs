@@ -97,8 +97,8 @@ impl Sub<Duration> for Ts {
 }
 
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("`{0}` is no time: expected RFC 3339, as in 2026-01-31T08:00:00Z, or a date")]
-pub struct ParseError(String);
+#[error("`{0}` is no time: expected RFC 3339, as in 2026-01-31T08:00:00Z, or a date{1}")]
+pub struct ParseError(String, &'static str);
 
 impl FromStr for Ts {
     type Err = ParseError;
@@ -116,7 +116,11 @@ impl FromStr for Ts {
             .and_then(|text| text.parse::<jiff::civil::Date>().ok())
             .and_then(|day| day.to_zoned(jiff::tz::TimeZone::UTC).ok())
             .map(|day| floor(day.timestamp()))
-            .ok_or_else(|| ParseError(text.chars().take(60).collect()))
+            .ok_or_else(|| {
+                // The last hours of the last year belong to no instant that every time zone can name.
+                let last = if text.starts_with("9999-12-3") { " up to 9999-12-30T22:00:00Z" } else { "" };
+                ParseError(text.chars().take(60).collect(), last)
+            })
     }
 }
 

@@ -16,7 +16,7 @@ mod retention;
 mod run;
 mod task;
 
-pub use control::{Cancel, Cancelled, Hold, Holding, Release, Released, Subject, Target, Which};
+pub use control::{ADVICE_LASTS, Cancel, Cancelled, Hold, Holding, Release, Released, Subject, Target, Which};
 pub use credential::{
     CredentialMarked, CredentialSaved, CredentialsRevoked, FailRefresh, LeaseRefresh, MarkCredential, RefreshFailed,
     RefreshLeased, RevokeCredential, SaveCredential, StoreToken, TokenStored, Versions,

@@ -1,6 +1,7 @@
 //! What a door is asked to run, checked before it becomes a trigger: a typo is told at once, not by a failed job. Command
 //! line and API both come through here.
 
+use patra_core::Ts;
 use patra_core::hash;
 use patra_core::params::{self, Params};
 use patra_core::port::Queries;
@@ -29,6 +30,9 @@ pub struct Ask<'a> {
     pub reason: Option<UpdateReason>,
     /// What a BACKFILL or an UPDATE belongs to.
     pub activity: Option<&'a str>,
+    /// Bounds of the window.
+    pub from: Option<Ts>,
+    pub to: Option<Ts>,
     pub params: &'a Params,
     pub overrides: &'a Overrides,
     pub priority: i32,
@@ -41,6 +45,8 @@ pub struct Wanted {
     pub endpoint_name: String,
     pub params: String,
     pub overrides: String,
+    /// The key of the rate gate by which its requests leave.
+    pub rate_key: String,
 }
 
 /// Whether there is such an endpoint, the overrides are allowed, and the params are known and fit.
@@ -65,11 +71,24 @@ pub async fn check(queries: &dyn Queries, ask: &Ask<'_>) -> Result<Wanted, Error
         endpoint_name: snapshot.endpoint_code.clone(),
         params: params::to_text(params),
         overrides: hash::canonical(&overrides.to_json()),
+        rate_key: snapshot.gate_key(),
     })
 }
 
-/// A reason belongs to an UPDATE and an activity to what has a progress of its own.
+/// A reason belongs to an UPDATE, a window to what reads one, and an activity to what has a progress of its own.
 fn purpose(ask: &Ask<'_>) -> Result<(), Error> {
+    match (ask.operation, ask.from, ask.to) {
+        (Operation::Update, None, None) => {}
+        (Operation::Update, from, _) => {
+            let bound = if from.is_some() { "from" } else { "to" };
+            let message = "an UPDATE has no window: it fetches the stored records that its reason names";
+            return Err(problem(bound, message.to_owned()));
+        }
+        (_, Some(from), Some(to)) if from >= to => {
+            return Err(problem("from", "it must lie before the end of the window".to_owned()));
+        }
+        _ => {}
+    }
     let known: Vec<_> = UpdateReason::ALL.iter().map(|reason| reason.as_str()).collect();
     match (ask.operation, ask.reason, ask.activity) {
         (Operation::Update, None, _) => Err(problem("reason", format!("an UPDATE must say why: {}", known.join(", ")))),

@@ -1,24 +1,31 @@
 //! The one way out of this process: every request asks here first. Permits are shared between processes through the store, and
 //! fetched ahead; the arithmetic is in [`patra_core::gate`].
 
-use std::collections::{BTreeSet, HashMap};
+mod door;
+
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+use tokio::time::{sleep, timeout};
 
 use patra_core::Ts;
-use patra_core::gate::{Limits, Permit, Purse, Signal, Try, View, Why};
+use patra_core::gate::{Ask, Limits, Permit, Signal, Try, View, Why};
 use patra_core::port::{Clock, CommandsExt as _, Store};
 use patra_core::rng::Rng;
-use patra_core::tx::{AskGate, Inventory};
+use patra_core::tx::{AskGate, Inventory, TxError};
 use patra_spec::Snapshot;
 
+use self::door::{Door, Doors, Question, Waiting};
 use crate::events;
 use crate::shared::lock;
 
 /// Between two looks while the store has nothing to say.
 const LOOK: Duration = Duration::from_millis(200);
+
+/// A store that takes longer has not answered.
+const PATIENCE_WITH_STORE: Duration = Duration::from_secs(4);
 
 /// How long the first in the queue waits for its slot, at least: nobody else would get it sooner.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -47,34 +54,13 @@ pub struct Asker<'a> {
     pub deadline: Duration,
 }
 
-/// Key and class.
-type Place = (Arc<str>, Arc<str>);
-
 #[derive(Debug)]
 pub struct Gate {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     owner: String,
     rng: Mutex<Rng>,
-    doors: Mutex<HashMap<Place, Arc<Door>>>,
-}
-
-/// One class of a key, as this process sees it.
-#[derive(Debug, Default)]
-struct Door {
-    inner: Mutex<Inner>,
-    /// Whoever has it is next; the others queue up in the order in which they came, so no task gets two in a row while another
-    /// waits (ING-4.10-14).
-    turn: tokio::sync::Mutex<()>,
-    answered: Notify,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    purse: Purse,
-    waiting: u32,
-    /// Partitions whose requests leave here.
-    users: BTreeSet<Inventory>,
+    doors: Mutex<Doors>,
 }
 
 /// The right to send one request. Unused, it goes back.
@@ -88,13 +74,11 @@ pub struct Token {
 }
 
 impl Token {
-    /// True when it is not too late: the request must leave now.
+    /// True when it is still good: the request must leave now. It is not when too much time has passed, or when the far side has
+    /// asked for silence meanwhile.
     pub fn spend(mut self) -> bool {
         let now = self.clock.steady();
-        // The newest counts: the request leaves on that one.
-        let good = self.permits.last().is_some_and(|permit| now < permit.until);
-        self.permits.clear();
-        good
+        self.door.inner().purse.spend(&mut self.permits, now)
     }
 }
 
@@ -102,18 +86,9 @@ impl Drop for Token {
     fn drop(&mut self) {
         if !self.permits.is_empty() {
             let now = self.clock.steady();
-            let mut inner = lock(&self.door.inner);
+            let mut inner = self.door.inner();
             self.permits.drain(..).for_each(|permit| inner.purse.give_back(permit, now));
         }
-    }
-}
-
-/// One more waits while this lives.
-struct Waiting<'a>(&'a Door);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        lock(&self.0.inner).waiting -= 1;
     }
 }
 
@@ -140,7 +115,7 @@ impl Gate {
         let door = self.door(asker.lane);
         let began = self.clock.steady();
         let (expected, is_behind) = {
-            let mut inner = lock(&door.inner);
+            let mut inner = door.inner();
             inner.waiting += 1;
             (inner.purse.expected_wait(inner.waiting * asker.lane.cost.max(1)), inner.waiting > 1)
         };
@@ -155,20 +130,23 @@ impl Gate {
             Token { door: Arc::clone(&door), clock, permits: Vec::new(), waited: Duration::ZERO, view: None };
         let patience = asker.deadline.max(PATIENCE);
         loop {
+            // Before the attempt: an answer that comes right behind it must not be missed.
+            let mut answered = pin!(door.answered.notified());
+            answered.as_mut().enable();
             let now = self.clock.steady();
             match self.attempt(&door, &asker, now) {
                 Try::Go(permit) => {
                     token.permits.push(permit);
                     if token.permits.len() as u32 >= asker.lane.cost.max(1) {
-                        token.view = lock(&door.inner).purse.view().cloned();
+                        token.view = door.inner().purse.view().cloned();
                         token.waited = now.since(began);
                         return Ok(token);
                     }
                 }
                 Try::At(at) if at.since(began) > patience => return Err((Why::OverDeadline, at)),
-                Try::At(at) => wait(&door.answered, at.since(now)).await,
+                Try::At(at) => wait(answered, at.since(now)).await,
                 Try::Empty if now.since(began) > asker.deadline => return Err((Why::OverDeadline, now + LOOK)),
-                Try::Empty => wait(&door.answered, LOOK).await,
+                Try::Empty => wait(answered, LOOK).await,
                 Try::Closed(why, until) => return Err((why, until)),
             }
         }
@@ -176,24 +154,27 @@ impl Gate {
 
     /// What the far side's answer says about the pace. `sent`: when the request left, in steady time.
     pub fn feedback(self: &Arc<Gate>, lane: &Lane, sent: Ts, answer: &Feedback) {
-        let door = self.door(lane);
-        let mut urgent = false;
-        {
-            let mut inner = lock(&door.inner);
-            let (sent, now) = (inner.purse.store_time(sent), self.clock.steady());
-            for signal in answer.signals(sent) {
-                urgent |= inner.purse.hear(signal, now);
-            }
+        let (door, now) = (self.door(lane), self.clock.steady());
+        let is_urgent = {
+            let purse = &mut door.inner().purse;
+            let sent = purse.store_time(sent);
+            // Each of them must be heard.
+            answer.signals(sent).fold(false, |urgent, signal| purse.hear(signal, now) | urgent)
+        };
+        if let Some(wait) = answer.retry_after {
+            // The other classes of the key leave by doors of their own.
+            lock(&self.doors).hush(&lane.key, now + wait);
         }
-        if urgent {
-            self.ask_if_needed(&door, Asker { lane, first: true, percent: 100, deadline: Duration::ZERO });
+        if is_urgent {
+            lock(&self.doors).note_shut(lane, &door);
+            self.tell(&door, lane);
         }
     }
 
     /// This partition's requests leave through the lane's key: while that is closed, none of its tasks is claimed.
     pub(crate) fn used_by(&self, lane: &Lane, who: &Inventory) {
         let door = self.door(lane);
-        let mut inner = lock(&door.inner);
+        let mut inner = door.inner();
         if !inner.users.contains(who) {
             inner.users.insert(who.clone());
         }
@@ -201,78 +182,89 @@ impl Gate {
 
     /// Partitions whose key is closed (ING-4.10-32).
     pub(crate) fn closed(&self, now: Ts) -> Vec<Inventory> {
-        let doors: Vec<_> = lock(&self.doors).values().cloned().collect();
-        let mut closed = Vec::new();
-        for door in doors {
-            let inner = lock(&door.inner);
-            closed
-                .extend(inner.users.iter().filter(|who| inner.purse.closed(comes_first(who), now).is_some()).cloned());
-        }
-        closed
+        lock(&self.doors).closed(now)
     }
 
     /// Listens for what other processes were told.
     pub async fn listen(self: Arc<Gate>) {
         loop {
             let key = self.store.gate_news().await;
-            let doors: Vec<_> = lock(&self.doors)
-                .iter()
-                .filter(|((name, _), _)| key.is_empty() || **name == *key)
-                .map(|(_, door)| Arc::clone(door))
-                .collect();
-            for door in doors {
-                lock(&door.inner).purse.empty();
-                door.answered.notify_waiters();
-            }
+            self.void(&key, None);
+        }
+    }
+
+    /// What was handed out of a key is void, but for one who knows already.
+    fn void(&self, key: &str, but: Option<&Arc<Door>>) {
+        let doors = lock(&self.doors).of(key);
+        for door in doors.iter().filter(|door| but.is_none_or(|but| !Arc::ptr_eq(door, but))) {
+            door.inner().purse.empty();
+            door.answered.notify_waiters();
         }
     }
 
     fn attempt(self: &Arc<Gate>, door: &Arc<Door>, asker: &Asker<'_>, now: Ts) -> Try {
-        let tried = lock(&door.inner).purse.take(asker.first, now);
-        self.ask_if_needed(door, *asker);
+        let Asker { lane, first, percent, deadline } = *asker;
+        let (tried, ask) = {
+            let inner = &mut *door.inner();
+            let tried = inner.purse.take(first, &lane.limits, now);
+            (tried, inner.purse.ask(inner.waiting * lane.cost.max(1), first, now))
+        };
+        if let Some(ask) = ask {
+            self.put(door, lane, Ask { percent, deadline: deadline.max(PATIENCE), ..ask }, now);
+        }
         tried
     }
 
-    fn ask_if_needed(self: &Arc<Gate>, door: &Arc<Door>, asker: Asker<'_>) {
-        let Asker { lane, first, percent, deadline } = asker;
-        let sent = self.clock.steady();
-        let Some(mut ask) = ({
-            let mut inner = lock(&door.inner);
-            let waiting = inner.waiting * lane.cost.max(1);
-            inner.purse.ask(waiting, first, sent)
-        }) else {
-            return;
-        };
-        ask.member = format!("{} {}", self.owner, lane.class);
-        ask.class = lane.class.to_string();
-        (ask.weight, ask.percent, ask.deadline) = (lane.weight, percent, deadline.max(PATIENCE));
-        let question = AskGate { key: lane.key.to_string(), limits: lane.limits, ask };
-        let (gate, door, lane) = (Arc::clone(self), Arc::clone(door), lane.clone());
+    /// Only tells: those who wait ask for themselves, as whoever they are.
+    fn tell(self: &Arc<Gate>, door: &Arc<Door>, lane: &Lane) {
+        let now = self.clock.steady();
+        let ask = door.inner().purse.ask(0, true, now);
+        if let Some(ask) = ask {
+            self.put(door, lane, ask, now);
+        }
+    }
+
+    /// Puts the question to the store, and the answer into the purse.
+    fn put(self: &Arc<Gate>, door: &Arc<Door>, lane: &Lane, ask: Ask, sent: Ts) {
+        let member = format!("{} {}", self.owner, lane.class);
+        let ask = Ask { member, class: lane.class.to_string(), weight: lane.weight, ..ask };
+        let asked = AskGate { key: lane.key.to_string(), limits: lane.limits, ask };
+        let (gate, lane) = (Arc::clone(self), lane.clone());
+        let mut question = Question::new(door, &self.clock);
         tokio::spawn(async move {
-            let answer = gate.store.run(Arc::new(question)).await;
-            let now = gate.clock.steady();
-            {
-                let (mut inner, mut rng) = (lock(&door.inner), lock(&gate.rng));
+            let answer = timeout(PATIENCE_WITH_STORE, gate.store.run(Arc::new(asked))).await;
+            let answer = answer.unwrap_or_else(|_| Err(TxError::Unknown("the store does not answer".into())));
+            let (now, door) = (gate.clock.steady(), Arc::clone(question.door()));
+            let is_shut = {
+                let (mut inner, mut rng) = (door.inner(), lock(&gate.rng));
                 match &answer {
                     Ok(answer) => inner.purse.on_answer(answer, sent, now, &mut rng),
                     Err(_) => inner.purse.on_failure(now),
                 }
+                question.close();
+                inner.purse.closed(false, now).is_some()
+            };
+            if is_shut {
+                lock(&gate.doors).note_shut(&lane, &door);
             }
-            if let Err(error) = &answer {
-                events::store_failed("gate", "AskGate", error);
-                // A store that is gone must not be asked without end.
-                tokio::time::sleep(LOOK).await;
+            match &answer {
+                Ok(answer) if answer.news => gate.void(&lane.key, Some(&door)),
+                Ok(_) => {}
+                Err(error) => {
+                    events::store_failed("gate", "AskGate", error);
+                    // A store that is gone must not be asked without end.
+                    sleep(LOOK).await;
+                }
             }
             door.answered.notify_waiters();
-            if lock(&door.inner).purse.has_news() {
-                gate.ask_if_needed(&door, Asker { lane: &lane, first, percent, deadline });
+            if door.inner().purse.has_news() {
+                gate.tell(&door, &lane);
             }
         });
     }
 
     fn door(&self, lane: &Lane) -> Arc<Door> {
-        let place = (Arc::clone(&lane.key), Arc::clone(&lane.class));
-        Arc::clone(lock(&self.doors).entry(place).or_default())
+        lock(&self.doors).get(lane, self.clock.steady())
     }
 }
 
@@ -297,6 +289,6 @@ pub(crate) fn comes_first(who: &Inventory) -> bool {
     who.operation == patra_core::state::Operation::Harvest
 }
 
-async fn wait(answered: &Notify, at_most: Duration) {
-    let _ = tokio::time::timeout(at_most.max(Duration::from_micros(500)), answered.notified()).await;
+async fn wait(answered: Pin<&mut Notified<'_>>, at_most: Duration) {
+    let _ = timeout(at_most.max(Duration::from_micros(500)), answered).await;
 }

@@ -1,15 +1,20 @@
 //! What both doors do beside asking for work: signals, and tidying the ledger.
 
+mod waiting;
+
 use std::time::Duration;
 
 use patra_core::Ts;
-use patra_core::gate::State;
+use patra_core::gate::{Limits, State};
 use patra_core::port::query::{Cell, Filter, Row, View};
 use patra_core::port::{Clock, Commands, CommandsExt, Queries};
-use patra_core::state::{Operation, TaskStatus};
-use patra_core::tx::{Archive, Archived, MAX_SIGNAL_KEYS, Signal, TxError};
+use patra_core::state::{HoldKind, Operation, TaskStatus};
+use patra_core::tx::{ADVICE_LASTS, Archive, Archived, MAX_SIGNAL_KEYS, Signal, Subject, TxError};
+use patra_spec::Overrides;
 
-use crate::registry::{self, Error};
+use crate::registry::{self, Asked, Error};
+
+pub use waiting::{Wait, waits};
 
 /// Rows of a kind that one transaction of the archive moves: short, so that nobody waits for it (ING-13.8-02).
 const AT_ONCE: u32 = 500;
@@ -17,7 +22,8 @@ const AT_ONCE: u32 = 500;
 /// The shortest time that batches and events stay: replays and audits look for them.
 pub const MIN_RETENTION: Duration = Duration::from_secs(24 * 3_600);
 
-/// A signal, once it is certain that there is such an endpoint and that it says something.
+/// A signal, once it is certain that there is such an endpoint, that its records can be fetched again, and that it says
+/// something.
 pub async fn signal(
     queries: &dyn Queries,
     provenance: &str,
@@ -27,7 +33,11 @@ pub async fn signal(
     by: String,
 ) -> Result<Signal, Error> {
     let (provenance, endpoint) = (provenance.trim().to_lowercase(), endpoint.trim().to_lowercase());
-    registry::endpoint(queries, &provenance, &endpoint).await?;
+    let overrides = Overrides::default();
+    let asked =
+        Asked { provenance: &provenance, endpoint: &endpoint, operation: Operation::Update, overrides: &overrides };
+    // Without a detail endpoint there is no such spec, and nothing could ever fetch the records.
+    registry::spec(queries, &asked).await?;
     keys.sort();
     keys.dedup();
     let wrong = |key: &String| key.is_empty() || key.len() > patra_core::record::MAX_KEY_BYTES || key.contains('\0');
@@ -49,10 +59,53 @@ pub struct Held {
     pub by: String,
 }
 
+/// Whether there is something of that name to hold: in the registry, or in a plan that was made before it left that.
+pub async fn holdable(queries: &dyn Queries, subject: &Subject) -> Result<(), Error> {
+    let Subject { provenance_code, endpoint_name, plan, slice, task, .. } = subject;
+    let known = match (provenance_code, endpoint_name) {
+        (None, _) => Ok(()),
+        (Some(provenance), Some(endpoint)) => registry::endpoint(queries, provenance, endpoint).await,
+        (Some(provenance), None) => registry::manifest(queries, provenance).await.map(|_| ()),
+    };
+    match known {
+        Err(unknown @ Error::NotFound(..)) => {
+            let filter = Filter {
+                provenance_code: provenance_code.clone(),
+                endpoint_name: endpoint_name.clone(),
+                limit: 1,
+                ..Filter::default()
+            };
+            if queries.list(View::Plans, filter).await?.is_empty() {
+                return Err(unknown);
+            }
+        }
+        Err(error @ Error::Store(_)) => return Err(error),
+        // A manifest that cannot be read any more can be held all the same.
+        Err(Error::Problems(_)) | Ok(()) => {}
+    }
+    let numbered = [
+        (View::Plans, "plan", plan.map(|id| id.0)),
+        (View::Slices, "slice", slice.map(|id| id.0)),
+        (View::Tasks, "task", task.map(|id| id.0)),
+    ];
+    for (view, word, id) in numbered {
+        let Some(id) = id else { continue };
+        // A list is cut behind an id: that is the way to one row.
+        let filter = Filter { before_id: Some(id.saturating_add(1)), limit: 1, ..Filter::default() };
+        let rows = queries.list(view, filter).await?;
+        if rows.first().and_then(|row| view.cell(row, "id")).and_then(|id| id.as_int()) != Some(id) {
+            let hint = format!("`patra get {}` shows what there is", view.as_str());
+            return Err(Error::NotFound(format!("there is no {word} {id}"), hint));
+        }
+    }
+    Ok(())
+}
+
 /// What holds work of this endpoint and operation now, newest first. A credential that is held counts: some of the work may be
 /// its. A plan, slice or task counts when some of it waits.
 pub async fn holds(
     queries: &dyn Queries,
+    clock: &dyn Clock,
     provenance: &str,
     endpoint: &str,
     operation: Operation,
@@ -64,8 +117,14 @@ pub async fn holds(
         _ => None,
     };
     let meets = |row: &Row, column, wanted: &str| text(row, column).is_none_or(|value| value == wanted);
+    // An advice that is old enough is ended by the next look of a planner.
+    let old = |row: &Row| match (text(row, "kind_code"), view.cell(row, "created_at")) {
+        (Some(kind), Some(Cell::Time(at))) => kind == HoldKind::Advisory.as_str() && at + ADVICE_LASTS <= clock.now(),
+        _ => false,
+    };
     let lasts = |row: &&Row| {
         view.cell(row, "released_at") == Some(Cell::Null)
+            && !old(row)
             && meets(row, "provenance_code", provenance)
             && meets(row, "endpoint_name", endpoint)
             && meets(row, "operation_code", operation.as_str())
@@ -125,8 +184,8 @@ pub async fn gates(queries: &dyn Queries, clock: &dyn Clock) -> Result<Vec<GateS
             else {
                 continue;
             };
-            let state = State::read(&state)
-                .map_err(|error| TxError::Refused(format!("ing_gate.state of {rate_key}: {error}")))?;
+            // One that cannot be read grants nothing; the next request writes it anew.
+            let (state, _) = State::read_or_spent(&state, Limits::default(), now);
             shown.push(GateShown { rate_key, view: state.view(now), updated_at });
         }
         if rows.len() < Filter::MAX_LIMIT as usize {

@@ -35,6 +35,9 @@ pub enum Error {
     NotFound { run: RunId, batch_no: u32 },
     #[error("the answer of this batch is not kept: {0}")]
     NotKept(String),
+    /// A package that was taken out of the house without the answer.
+    #[error("the package has no answer in it: {0}")]
+    NotPacked(String),
     #[error("the recording is damaged: {0}")]
     Damaged(String),
     #[error("the far side cannot be asked now: {0}")]
@@ -53,7 +56,11 @@ pub async fn from_archive(recording: &Recording, queries: Option<&dyn Queries>) 
     let pager = Pager::new(&case.snapshot)?;
     let answer = recording.answer()?;
     if answer.is_none() && case.was_answered() {
-        return Err(Error::NotKept(not_kept(&case)));
+        return Err(match (queries, case.response["raw"].as_str()) {
+            (Some(_), _) => Error::NotKept(not_kept(&case)),
+            (None, Some("kept")) => Error::NotPacked("it was made without --with-raw".to_owned()),
+            (None, _) => Error::NotPacked(format!("it was not kept, {}", not_kept(&case))),
+        });
     }
     let exchange = match exchange(&case, &pager) {
         Ok(exchange) => exchange,

@@ -49,6 +49,7 @@ pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, rng: Rng, signals: mp
         spec: None,
         token: None,
         details: false,
+        pace: None,
         shared,
     };
     runner.drive(signals).await
@@ -64,15 +65,30 @@ struct Runner {
     token: Option<Token>,
     /// The last permit was for details.
     details: bool,
+    /// What the last answer says about the pace, until the run has said what it makes of it.
+    pace: Option<Word>,
     in_flight: FuturesUnordered<Boxed<'static, Event>>,
 }
 
 enum Event {
     Got(Got),
     Permitted(Result<Token, (Why, Ts)>, Advice),
-    /// What left at that time has been answered.
-    Fetched(Ts, Result<Box<Page>, Box<Refusal>>),
+    /// What left has been answered.
+    Fetched(Departure, Result<Box<Page>, Box<Refusal>>),
     Prepared(Result<Arc<Spec>, patra_core::Fault>),
+}
+
+/// When a request left, and whether for details.
+#[derive(Clone, Copy)]
+struct Departure {
+    at: Ts,
+    details: bool,
+}
+
+/// For the gate.
+struct Word {
+    left: Departure,
+    feedback: Feedback,
 }
 
 impl Runner {
@@ -103,8 +119,8 @@ impl Runner {
                     let got = self.permitted(permitted, advice);
                     self.machine.on(now, got, &mut wants);
                 }
-                Some(Event::Fetched(sent, result)) => {
-                    self.feed_back(sent, &result);
+                Some(Event::Fetched(left, result)) => {
+                    self.pace = self.word(left, &result);
                     let got = Got::Fetched(result);
                     self.tell(&got);
                     self.machine.on(now, got, &mut wants);
@@ -149,10 +165,12 @@ impl Runner {
                     }
                 }
                 Want::CoolDown(wait) => {
-                    if let Some(spec) = &self.spec {
-                        let wish = Feedback { retry_after: Some(wait), ..Feedback::default() };
-                        self.shared.gate.feedback(spec.lane(self.details), self.now(), &wish);
-                    }
+                    let none = Word {
+                        left: Departure { at: self.now(), details: self.details },
+                        feedback: Feedback::default(),
+                    };
+                    let Word { left, feedback } = self.pace.take().unwrap_or(none);
+                    self.feed_back(Word { left, feedback: Feedback { retry_after: Some(wait), ..feedback } });
                     RunEvent::Throttled { lease: self.machine.lease(), wait }.emit(&*self.shared.listener);
                 }
                 Want::Fetch(fetch) => {
@@ -161,11 +179,11 @@ impl Runner {
                         let (window, params) = (self.window(&spec), self.params.clone());
                         let credential = self.machine.lease().credential;
                         let (token, details) = (self.token.take(), self.details);
-                        let (first, sent) = (comes_first(&self.partition), self.now());
+                        let (first, left) = (comes_first(&self.partition), Departure { at: self.now(), details });
                         self.in_flight.push(Box::pin(async move {
                             let leave = Leave { token, details, first, credential };
                             let read = || read(&shared, &spec, &fetch, window, &params, leave);
-                            Event::Fetched(sent, crash::around("run", "Fetch", read).await)
+                            Event::Fetched(left, crash::around("run", "Fetch", read).await)
                         }));
                     }
                 }
@@ -184,6 +202,9 @@ impl Runner {
                     }));
                 }
                 Want::Finished(ended) => {
+                    if let Some(word) = self.pace.take() {
+                        self.feed_back(word);
+                    }
                     RunEvent::Ended { lease: self.machine.lease(), ended: &ended }.emit(&*self.shared.listener);
                     return Some(ended);
                 }
@@ -191,6 +212,9 @@ impl Runner {
             at += 1;
         }
         wants.clear();
+        if let Some(word) = self.pace.take() {
+            self.feed_back(word);
+        }
         None
     }
 
@@ -227,9 +251,8 @@ impl Runner {
         }
     }
 
-    /// Tells the gate what the answer says about the pace. A wish for silence is passed on by the run.
-    fn feed_back(&self, sent: Ts, result: &Result<Box<Page>, Box<Refusal>>) {
-        let Some(spec) = &self.spec else { return };
+    /// What the answer says about the pace, if anything. How long to be silent is for the run to say.
+    fn word(&self, left: Departure, result: &Result<Box<Page>, Box<Refusal>>) -> Option<Word> {
         let (evidence, refused) = match result {
             Ok(page) => (&page.evidence, false),
             Err(refusal) => (&refusal.evidence, refusal.lowers_rate()),
@@ -245,9 +268,14 @@ impl Runner {
                 None
             }
         };
-        if refused || remaining.is_some() {
-            let feedback = Feedback { refused, retry_after: None, remaining };
-            self.shared.gate.feedback(spec.lane(self.details), sent, &feedback);
+        let feedback = Feedback { refused, retry_after: None, remaining };
+        (refused || remaining.is_some()).then_some(Word { left, feedback })
+    }
+
+    /// Tells the gate, in one word for each answer: the store is asked once.
+    fn feed_back(&self, Word { left, feedback }: Word) {
+        if let Some(spec) = &self.spec {
+            self.shared.gate.feedback(spec.lane(left.details), left.at, &feedback);
         }
     }
 
@@ -263,7 +291,11 @@ impl Runner {
                 latency: Duration::from_millis(u64::from(page.evidence.latency_ms)),
                 bytes: page.evidence.bytes,
                 items: page.facts.items,
-                page_size: self.spec.as_ref().map_or(0, |spec| spec.snapshot.paging().page_size),
+                // Details come in groups of their own size, which smaller pages would not change.
+                page_size: match &self.spec {
+                    Some(spec) if !self.details => spec.snapshot.paging().page_size,
+                    _ => 0,
+                },
                 ..Answer::default()
             },
             Err(refusal) => Answer {

@@ -92,6 +92,7 @@ impl<'m> Check<'m> {
             self.sends_window(&path, endpoint, &templates);
         }
         self.pace(&path, endpoint);
+        self.affords(&path, &endpoint.rate_limit);
         self.schedule(&path, endpoint);
     }
 

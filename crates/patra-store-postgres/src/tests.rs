@@ -1,9 +1,13 @@
 //! Statements against a real server: each one prepares, and the one that matters most has the plan that it was written for.
 
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
 
+use patra_core::gate::{Ask, Limits, Rate};
+use patra_core::port::CommandsExt as _;
 use patra_core::port::query::View;
-use patra_core::tx::TxError;
+use patra_core::tx::{AskGate, TxError};
 use tokio_postgres::{Client, NoTls};
 
 use crate::error::{Fail, Health, Phase};
@@ -118,5 +122,21 @@ async fn what_the_server_says_is_understood() {
         let error = Fail::from(client.batch_execute(&raise).await.expect_err("an error"));
         assert!(!matches!(error.settle(Phase::Open).0, TxError::Unknown(_)), "{code}");
     }
+    drop_schema(&client, &schema).await;
+}
+
+#[tokio::test]
+async fn a_key_of_the_gate_that_cannot_be_read_begins_anew_and_grants_no_burst() {
+    let Some((store, client, schema)) = migrated().await else { return };
+    let limits = Limits { rate: Rate { per_sec: 1.0, burst: 50.0 }, ..Limits::default() };
+    let ask = Ask { member: "m".into(), now: 5, percent: 100, deadline: Duration::from_secs(60), ..Ask::default() };
+    let question = Arc::new(AskGate { key: "k".into(), limits, ask });
+    let answer = || async { store.run(Arc::clone(&question)).await.expect("an answer") };
+    let fresh = answer().await;
+    assert!(fresh.slots[0].at < fresh.now, "a new key has its burst");
+    client.batch_execute(r#"UPDATE ing_gate SET state = '{"limits":7}'"#).await.expect("an update");
+    let anew = answer().await;
+    assert!(!anew.slots.is_empty() && anew.slots.iter().all(|slot| slot.at > anew.now), "{anew:?}");
+    assert_eq!(answer().await.refused, None, "it has been written anew");
     drop_schema(&client, &schema).await;
 }

@@ -5,13 +5,17 @@ mod boards;
 mod reach;
 
 use std::fmt::Display;
+use std::sync::Arc;
+use std::time::Duration;
 
+use patra_core::Ts;
+use patra_core::gate::{Ask, Limits, Rate};
 use patra_core::port::query::{Filter, View};
 use patra_core::state::{
     AuthType, BatchStatus, CredentialStatus, Direction, HoldKind, Operation, PlanStatus, QuarantineStatus, RunStatus,
     SignalStatus, SliceStatus, TaskStatus, TokenStatus, TriggerStatus, TriggerType, UpdateReason,
 };
-use patra_core::tx::Scope;
+use patra_core::tx::{AskGate, Done, Scope, Tx};
 use patra_testkit::ManualClock;
 use rusqlite::{Connection, StatementStatus};
 
@@ -270,4 +274,20 @@ fn the_database_itself_refuses_what_the_ledger_must_never_do() {
     check("UPDATE ing_cursor_event SET new_value = 'z' WHERE id = 1", Some("append-only"));
     check("DELETE FROM ing_cursor_event WHERE id = 2", Some("append-only"));
     check("DELETE FROM ing_cursor_event WHERE id = 1", None);
+}
+
+#[test]
+fn a_key_of_the_gate_that_cannot_be_read_begins_anew_and_grants_no_burst() {
+    let (db, now) = (migrated(), Ts::from_secs(1_800_000_000));
+    let limits = Limits { rate: Rate { per_sec: 1.0, burst: 50.0 }, ..Limits::default() };
+    let ask = Ask { member: "m".into(), now: 5, percent: 100, deadline: Duration::from_secs(60), ..Ask::default() };
+    let question = Tx::from(Arc::new(AskGate { key: "k".into(), limits, ask }));
+    let answer = || match exec::execute(&db, &question, now).unwrap() {
+        Done::AskGate(answer) => answer,
+        other => panic!("{other:?}"),
+    };
+    assert!(answer().slots[0].at < now, "a new key has its burst");
+    db.execute(r#"UPDATE ing_gate SET state = '{"limits":7}'"#, ()).unwrap();
+    assert!(answer().slots.iter().all(|slot| slot.at > now));
+    assert!(!answer().slots.is_empty(), "it has been written anew");
 }

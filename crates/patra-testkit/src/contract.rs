@@ -289,6 +289,7 @@ cases! {
         segments_count_in_their_order_and_without_a_hole,
         the_value_of_an_id_cursor_is_its_last_id_and_goes_by_its_number,
         only_the_newest_plan_of_segments_counts,
+        a_plan_whose_numbers_another_has_taken_between_counts_on,
         a_plan_of_segments_has_no_window_and_goes_on_behind_its_last_id,
         refreshing_does_not_move_the_harvest,
         wanted_records_are_cut_into_ranges_of_keys,
@@ -318,6 +319,7 @@ cases! {
         a_hold_that_says_nothing_is_refused,
         a_run_that_ends_fatally_blows_the_fuse_with_its_end,
         an_advice_ends_when_a_task_of_its_partition_succeeds,
+        an_advice_ends_when_it_has_lasted_long_enough,
         an_advice_ends_with_another_manifest,
         a_trigger_hands_on_why_and_what_for,
     }
@@ -326,6 +328,7 @@ cases! {
         whoever_worked_on_it_finds_it_gone,
         a_slice_is_cancelled_with_its_task,
         a_plan_is_cancelled_with_all_that_came_of_it,
+        a_plan_that_has_ended_stays_as_it_is,
         a_plan_that_is_not_finished_takes_its_trigger_with_it,
         a_trigger_is_cancelled_with_all_that_came_of_it,
         a_planned_trigger_stays_planned_and_its_work_stops,

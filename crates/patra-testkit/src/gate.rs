@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use patra_core::Ts;
-use patra_core::gate::{Answer, Limits, Purse, Rate, Signal, State, Try};
+use patra_core::gate::{Answer, Limits, Permit, Purse, Rate, Signal, State, Try};
 use patra_core::rng::Rng;
 
 /// What is simulated.
@@ -20,6 +20,8 @@ pub struct Plan {
     /// Processes are killed and the far side asks for silence about as often as this; zero: never.
     pub kill_every: Duration,
     pub silence_every: Duration,
+    /// The store's clock is set back, by up to an hour, about as often as this; zero: never.
+    pub set_back_every: Duration,
     /// The weights of two classes, the processes dealt out to them in turn.
     pub weights: [u32; 2],
     pub permits: usize,
@@ -34,6 +36,7 @@ impl Plan {
             workers: 16,
             kill_every: Duration::from_secs(20),
             silence_every: Duration::ZERO,
+            set_back_every: Duration::ZERO,
             weights: [1, 1],
             permits,
         }
@@ -67,6 +70,13 @@ enum Event {
         life: u32,
         worker: usize,
     },
+    /// A request is about to leave.
+    Leave {
+        process: usize,
+        life: u32,
+        worker: usize,
+        permit: usize,
+    },
     Arrive {
         process: usize,
         life: u32,
@@ -98,6 +108,7 @@ enum Event {
     Kill {
         process: usize,
     },
+    SetBack,
 }
 
 struct Process {
@@ -113,12 +124,15 @@ struct World {
     plan: Plan,
     rng: Rng,
     now: i64,
+    /// How far the store's clock was set back so far.
+    set_back: i64,
     state: State,
     processes: Vec<Process>,
     events: BinaryHeap<Reverse<(i64, u64, Event)>>,
     order: u64,
     /// What was asked, and the answer once it is made.
     asks: Vec<(patra_core::gate::Ask, i64, Option<Answer>)>,
+    permits: Vec<Permit>,
     arrivals: Vec<i64>,
     by_class: [usize; 2],
     silent_until: i64,
@@ -145,11 +159,13 @@ pub fn run(plan: Plan) -> Outcome {
     let mut world = World {
         rng: Rng::new(plan.seed),
         now: START,
+        set_back: 0,
         state: State::new(limits, Ts::from_micros(START)),
         processes: Vec::new(),
         events: BinaryHeap::new(),
         order: 0,
         asks: Vec::new(),
+        permits: Vec::new(),
         arrivals: Vec::new(),
         by_class: [0; 2],
         silent_until: 0,
@@ -163,6 +179,7 @@ pub fn run(plan: Plan) -> Outcome {
         world.wake(process);
         world.next_kill(process);
     }
+    world.next_set_back();
     while world.arrivals.len() < world.plan.permits {
         let Some(Reverse((at, _, event))) = world.events.pop() else { break };
         world.now = at;
@@ -199,6 +216,18 @@ impl World {
         }
     }
 
+    fn next_set_back(&mut self) {
+        let every = self.plan.set_back_every.as_micros() as u64;
+        if every > 0 {
+            let at = self.now + self.rng.below(2 * every) as i64;
+            self.at(at, Event::SetBack);
+        }
+    }
+
+    fn store_time(&self) -> Ts {
+        Ts::from_micros(self.now - self.set_back)
+    }
+
     fn local(&self, process: usize) -> Ts {
         Ts::from_micros(self.now + self.processes[process].skew)
     }
@@ -210,6 +239,15 @@ impl World {
     fn on(&mut self, event: Event) {
         match event {
             Event::Send { process, life, worker } if self.lives(process, life) => self.send(process, life, worker),
+            Event::Leave { process, life, worker, permit } if self.lives(process, life) => {
+                self.leave(process, life, worker, permit);
+            }
+            Event::SetBack => {
+                // By a moment, or by much.
+                let by = if self.rng.chance(50) { self.rng.below(3_600_000_000) } else { self.rng.below(50_000) };
+                self.set_back += by as i64;
+                self.next_set_back();
+            }
             Event::Arrive { process, life, worker, sent } => self.arrive(process, life, worker, sent),
             Event::Refused { process, life, wait, sent } if self.lives(process, life) => {
                 let Process { purse, skew, .. } = &mut self.processes[process];
@@ -228,9 +266,9 @@ impl World {
                 if self.asks[ask].0.signals.iter().any(|signal| matches!(signal, Signal::RetryAfter(_))) {
                     self.tell_all();
                 }
-                let (question, _, answer) = &mut self.asks[ask];
+                let (time, (question, _, answer)) = (self.store_time(), &mut self.asks[ask]);
                 let limits = Limits { rate: self.plan.rate, ..Limits::default() };
-                *answer = Some(self.state.ask(limits, question, Ts::from_micros(self.now)));
+                *answer = Some(self.state.ask(limits, question, time));
                 let at = self.now + 100 + self.rng.below(8_000) as i64;
                 self.at(at, Event::Answered { process, life, ask });
             }
@@ -255,22 +293,16 @@ impl World {
 
     fn send(&mut self, process: usize, life: u32, worker: usize) {
         let local = self.local(process);
-        let tried = self.processes[process].purse.take(true, local);
+        let limits = Limits { rate: self.plan.rate, ..Limits::default() };
+        let tried = self.processes[process].purse.take(true, &limits, local);
         let again = Event::Send { process, life, worker };
         match tried {
             Try::Go(permit) => {
-                // Between the permit and the wire the process may be held up; what is too late does not leave.
+                // Between the permit and the wire the process may be held up.
                 let held_up = if self.rng.chance(5) { self.rng.below(60_000) } else { self.rng.below(200) } as i64;
-                let sent = self.now + held_up;
-                if Ts::from_micros(sent + self.processes[process].skew) >= permit.until {
-                    self.at(sent, again);
-                    return;
-                }
-                if sent < self.processes[process].hushed_until {
-                    self.outcome.broken_silences += 1;
-                }
-                let way = 200 + self.rng.below(4_000) as i64;
-                self.at(sent + way, Event::Arrive { process, life, worker, sent });
+                self.permits.push(permit);
+                let permit = self.permits.len() - 1;
+                self.at(self.now + held_up, Event::Leave { process, life, worker, permit });
             }
             Try::At(at) => self.at(at.micros() - self.processes[process].skew, again),
             Try::Empty => {
@@ -285,6 +317,21 @@ impl World {
         };
         self.processes[process].waiting = self.processes[process].waiting.max(1);
         self.ask(process);
+    }
+
+    /// What is too late, or void by now, does not leave.
+    fn leave(&mut self, process: usize, life: u32, worker: usize, permit: usize) {
+        let local = self.local(process);
+        let mut permits = vec![self.permits[permit]];
+        if !self.processes[process].purse.spend(&mut permits, local) {
+            self.at(self.now, Event::Send { process, life, worker });
+            return;
+        }
+        if self.now < self.processes[process].hushed_until {
+            self.outcome.broken_silences += 1;
+        }
+        let (sent, way) = (self.now, 200 + self.rng.below(4_000) as i64);
+        self.at(sent + way, Event::Arrive { process, life, worker, sent });
     }
 
     fn ask(&mut self, process: usize) {
@@ -390,6 +437,16 @@ mod tests {
         assert!(outcome.silences > 2, "{outcome:?}");
         assert_eq!(outcome.broken_silences, 0, "{outcome:?}");
         assert!(outcome.overshoot <= 0.0, "{outcome:?}");
+    }
+
+    #[test]
+    fn a_store_whose_clock_is_set_back_lets_no_more_through_and_little_less() {
+        for (seed, per_sec, burst) in [(11, 200.0, 20.0), (12, 20.0, 1.0), (13, 2.0, 10.0)] {
+            let plan = Plan { set_back_every: Duration::from_secs(5), ..Plan::new(seed, per_sec, burst, 20_000) };
+            let outcome = run(plan);
+            assert!(outcome.overshoot <= 0.0, "{per_sec}/s: {outcome:?}");
+            assert!(outcome.used >= 0.9, "{per_sec}/s: {outcome:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod replay;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use ipnet::IpNet;
 
 use patra_core::Ts;
@@ -33,6 +33,17 @@ impl Cli {
     pub(crate) fn default_log(&self) -> &'static str {
         if matches!(self.command, Command::Serve(_)) { "info" } else { "error" }
     }
+}
+
+/// The words, with environment variables that are empty left out: whoever writes `NAME=` into a file means that it is not set.
+pub(crate) fn command() -> clap::Command {
+    without_empty(Cli::command())
+}
+
+fn without_empty(command: clap::Command) -> clap::Command {
+    let is_empty = |arg: &clap::Arg| arg.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
+    let command = command.mut_args(|arg| if is_empty(&arg) { arg.env(None::<&str>) } else { arg });
+    command.mut_subcommands(without_empty)
 }
 
 #[derive(Clone, Debug, Args)]

@@ -81,11 +81,6 @@ async fn fire(api: &Api, body: Result<Json<NewJob>, JsonRejection>) -> Result<(S
     input::without_nul("provenance", Some(&job.provenance))?;
     input::without_nul("endpoint", Some(&job.endpoint))?;
     input::without_nul("public_id", job.public_id.as_deref())?;
-    if let (Some(from), Some(to)) = (job.from, job.to)
-        && from >= to
-    {
-        return Err(Failure::bad_request("from must lie before to"));
-    }
     let overrides = Overrides::from_json(&job.overrides).map_err(|problems| refused(problems.into()))?;
     let ask = Ask {
         provenance: &job.provenance,
@@ -93,6 +88,8 @@ async fn fire(api: &Api, body: Result<Json<NewJob>, JsonRejection>) -> Result<(S
         operation: job.operation,
         reason: job.reason,
         activity: job.activity.as_deref(),
+        from: job.from,
+        to: job.to,
         params: &job.params,
         overrides: &overrides,
         priority: job.priority,
@@ -152,7 +149,8 @@ async fn holds(api: &Api, job: &str, finished: bool) -> Vec<operations::Held> {
         _ => String::new(),
     };
     let Ok(operation) = text("operation_code").parse() else { return Vec::new() };
-    let held = operations::holds(&*api.store, &text("provenance_code"), &text("endpoint_name"), operation).await;
+    let (provenance, endpoint) = (text("provenance_code"), text("endpoint_name"));
+    let held = operations::holds(&*api.store, &*api.clock, &provenance, &endpoint, operation).await;
     held.unwrap_or_default()
 }
 

@@ -51,7 +51,7 @@ pub(super) async fn holds(State(api): State<Api>, Extension(id): Extension<Reque
 /// Every key of the rate gate, as `patra get gates` shows it.
 pub(super) async fn gates(State(api): State<Api>, Extension(id): Extension<RequestId>) -> Response {
     match patra_engine::operations::gates(&*api.store, &*api.clock).await {
-        Ok(gates) => success(&id, &json!(gates), json!({})),
+        Ok(gates) => success(&id, &json!({ "items": gates }), json!({})),
         Err(error) => Failure::from(error).answer(&id),
     }
 }
@@ -88,6 +88,7 @@ async fn set_hold(api: &Api, body: Result<Json<NewHold>, JsonRejection>) -> Resu
     if let Some(flaw) = subject.flaw() {
         return Err(Failure::bad_request(flaw));
     }
+    patra_engine::operations::holdable(&*api.store, &subject).await?;
     let text = subject.to_text();
     let by = hold.by.unwrap_or_else(|| SOMEBODY.to_owned());
     let holding = api.store.run(Hold { subject, kind: HoldKind::Pause, reason: hold.reason, by }).await?;

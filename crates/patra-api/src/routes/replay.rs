@@ -206,6 +206,7 @@ fn refused(error: replay::Error) -> Failure {
         replay::Error::Store(error) => error.into(),
         replay::Error::NotFound { .. } => missing(message),
         replay::Error::NotKept(_) => missing(message).hint("mode=live asks the far side once more"),
+        replay::Error::NotPacked(_) => missing(message),
         replay::Error::NotAsked(_) => Failure::new(StatusCode::SERVICE_UNAVAILABLE, Code::RateLimited, message),
         replay::Error::Damaged(_) => internal(message),
     }

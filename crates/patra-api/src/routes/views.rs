@@ -107,7 +107,10 @@ pub(super) async fn rows(api: &Api, id: &RequestId, view: View, params: Asked) -
 
 async fn read(api: &Api, view: View, params: Asked) -> Result<(Vec<String>, Option<i64>), Failure> {
     let Query(params) = params.map_err(|error| Failure::bad_request(error.body_text()))?;
-    let filter = params.filter()?;
+    let mut filter = params.filter()?;
+    if let Some(status) = &filter.status {
+        filter.status = Some(view.status(status).map_err(|error| Failure::bad_request(error.to_string()))?);
+    }
     view.conditions(&filter).map_err(|error| Failure::bad_request(error.to_string()))?;
     let limit = filter.effective_limit() as usize;
     let rows = api.store.list(view, filter).await?;

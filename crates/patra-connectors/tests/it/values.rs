@@ -182,7 +182,7 @@ fn proxy_and_compression_go_with_the_request() {
 fn an_object_in_the_place_of_the_list_is_refused_with_a_way_out() {
     let endpoint = "response: { items_path: $.data, id_path: $.id, updated_at_path: $.at }";
     let refusal = read(endpoint, r#"{"data":{"items":[]}}"#).unwrap_err();
-    assert_eq!((refusal.fault.code, refusal.fault.level), (Code::ParseError, Level::L2));
+    assert_eq!((refusal.fault.code, refusal.fault.level), (Code::ParseError, Level::L4), "two in a row blow the fuse");
     assert_eq!(
         refusal.fault.message,
         "items_path $.data finds an object and no list (it must name the list within) in the answer"

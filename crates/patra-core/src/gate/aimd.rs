@@ -32,7 +32,7 @@ impl Aimd {
 
     pub(super) fn per_sec(&self, limits: &Limits) -> f64 {
         let most = limits.rate.per_sec;
-        (most * self.share).max(SLOWEST.min(most))
+        (most * self.share.min(1.0)).max(SLOWEST.min(most))
     }
 
     /// Raises what is due.
@@ -42,6 +42,10 @@ impl Aimd {
             self.share = (self.share + RAISE * raises as f64).min(1.0);
             self.changed_at = self.changed_at + COOL_DOWN * raises.min(u64::from(u32::MAX)) as u32;
         }
+    }
+
+    pub(super) fn set_back(&mut self, by: Duration) {
+        (self.changed_at, self.lowered_at) = (self.changed_at - by, self.lowered_at - by);
     }
 
     /// The far side refused what was sent at `sent`.

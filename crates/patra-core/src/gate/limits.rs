@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 /// How far ahead slots are handed out. Whoever dies takes at most this much of the rate along.
 pub(super) const HORIZON: Duration = Duration::from_secs(2);
 
+/// The longest that an answer of the store is expected to take. Who is further away gets its slots too late, and no further
+/// ahead.
+pub(super) const MOST_LEAD: Duration = Duration::from_secs(1);
+
 /// The way to the far side takes now less, now more time, so that requests come closer together than they left. A part of the
 /// burst as large as this share of the shortest window pays for it; where the burst is too small for that, the rate does.
 const JITTER: f64 = 0.03;
@@ -49,6 +53,7 @@ pub struct Quotas {
 
 /// All that is declared of a key.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Limits {
     pub rate: Rate,
     pub quotas: Quotas,

@@ -3,25 +3,35 @@
 //! Slots come in the time of the store. An answer was made some time between the question and its arrival; so a slot begins as
 //! late as it can have been meant, and ends as early. Nobody's clock has to be right for that, only to run evenly.
 
+mod news;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::news::News;
 use super::Why;
-use super::limits::HORIZON;
+use super::ask::{Answer, Ask, Signal};
+use super::limits::{HORIZON, Limits, MOST_LEAD};
 use super::slots::Slot;
-use super::state::{Answer, Ask, Signal, View};
+use super::view::View;
 use crate::rng::Rng;
 use crate::time::Ts;
 
 /// Between two questions of one process, while it still has something.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// What others need not know at once is told with the next question, or after so long.
+const TELL: Duration = Duration::from_secs(1);
+
 /// For how long the store may be silent before a process goes by itself.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The rate of a process that cannot ask (ING-4.10-38), at most.
 const ALONE_PER_SEC: f64 = 1.0;
+
+/// However little was sent before, it goes on with this.
+const LEAST_PER_SEC: f64 = 0.01;
 
 /// Observations of the own rate.
 const OBSERVED: usize = 100;
@@ -32,6 +42,7 @@ pub struct Permit {
     slot: Ts,
     /// Before this, in the time of the process.
     pub until: Ts,
+    epoch: u64,
 }
 
 /// The answer to one who wants to send.
@@ -49,9 +60,13 @@ pub enum Try {
 pub struct Purse {
     held: VecDeque<Held>,
     returned: Vec<Slot>,
-    signals: Vec<Signal>,
+    /// Rises whenever what was given out before is void.
+    epoch: u64,
+    news: News,
     /// What the store is being told.
-    told: Vec<Signal>,
+    told: News,
+    /// The others must hear of the news at once.
+    urgent: bool,
     closed: Option<(Why, Ts)>,
     /// Shared with everybody who got a permit under it.
     view: Option<Arc<View>>,
@@ -63,6 +78,10 @@ pub struct Purse {
     /// What was asked for has lost its ground meanwhile.
     stale: bool,
     asked_at: Ts,
+    /// For those who wait.
+    wanted: u32,
+    /// Before this there is no more for us.
+    again_at: Ts,
     /// Used since then, and the use per second that follows.
     used: u32,
     used_since: Ts,
@@ -82,13 +101,21 @@ struct Held {
     until: Ts,
 }
 
+impl Held {
+    fn slot(self) -> Slot {
+        Slot { at: self.slot, permits: self.permits }
+    }
+}
+
 impl Default for Purse {
     fn default() -> Purse {
         Purse {
             held: VecDeque::new(),
             returned: Vec::new(),
-            signals: Vec::new(),
-            told: Vec::new(),
+            epoch: 0,
+            news: News::default(),
+            told: News::default(),
+            urgent: false,
             closed: None,
             view: None,
             offset: 0,
@@ -96,6 +123,8 @@ impl Default for Purse {
             asking: false,
             stale: false,
             asked_at: Ts::MIN,
+            wanted: 0,
+            again_at: Ts::MIN,
             used: 0,
             used_since: Ts::MIN,
             per_sec: 0.0,
@@ -107,11 +136,11 @@ impl Default for Purse {
 }
 
 impl Purse {
-    /// One permit, for somebody who comes first when little is left, or not.
-    pub fn take(&mut self, first: bool, now: Ts) -> Try {
+    /// One permit of a key of which so much is declared, for somebody who comes first when little is left, or not.
+    pub fn take(&mut self, first: bool, declared: &Limits, now: Ts) -> Try {
         while self.held.front().is_some_and(|held| held.until <= now) {
             // Too late for this one: it only goes back to the quota.
-            self.returned.extend(self.held.pop_front().map(|held| Slot { at: held.slot, permits: held.permits }));
+            self.returned.extend(self.held.pop_front().map(Held::slot));
         }
         if let Some((why, until)) = self.closed(first, now) {
             return Try::Closed(why, until);
@@ -120,11 +149,12 @@ impl Purse {
         if !first && self.view.as_ref().is_some_and(|view| view.is_soft()) {
             return Try::Empty;
         }
-        let Some(next) = self.held.front_mut() else { return self.alone(now) };
+        let epoch = self.epoch;
+        let Some(next) = self.held.front_mut() else { return self.alone(declared, now) };
         if next.from > now {
             return Try::At(next.from);
         }
-        let permit = Permit { slot: next.slot, until: next.until };
+        let permit = Permit { slot: next.slot, until: next.until, epoch };
         next.permits -= 1;
         if next.permits == 0 {
             self.held.pop_front();
@@ -133,39 +163,89 @@ impl Purse {
         Try::Go(permit)
     }
 
+    /// Whether a request that takes these may leave now. If not, they go back.
+    pub fn spend(&mut self, permits: &mut Vec<Permit>, now: Ts) -> bool {
+        // The newest counts: the request leaves on that one.
+        let is_late = permits.last().is_none_or(|permit| permit.until <= now);
+        if is_late || permits.iter().any(|permit| permit.epoch != self.epoch) {
+            permits.drain(..).for_each(|permit| self.give_back(permit, now));
+            return false;
+        }
+        permits.clear();
+        true
+    }
+
     /// A permit that was not used.
     pub fn give_back(&mut self, permit: Permit, now: Ts) {
-        if permit.until > now && permit.slot != Ts::MIN {
-            self.held.push_front(Held { slot: permit.slot, permits: 1, from: now, until: permit.until });
-            self.used = self.used.saturating_sub(1);
+        let Permit { slot, until, epoch } = permit;
+        if slot == Ts::MIN {
+            return;
+        }
+        self.used = self.used.saturating_sub(1);
+        if until > now && epoch == self.epoch {
+            self.held.push_front(Held { slot, permits: 1, from: now, until });
+        } else {
+            // Nobody uses it any more: it only goes back to the quota.
+            self.returned.push(Slot { at: slot, permits: 1 });
         }
     }
 
-    /// What is held is void: the far side wants silence, or the rate has changed.
+    /// What is held or was given out is void: the far side wants silence, or the rate has changed.
     pub fn empty(&mut self) {
+        self.epoch += 1;
         self.stale = self.asking;
-        self.returned.extend(self.held.drain(..).map(|held| Slot { at: held.slot, permits: held.permits }));
+        self.again_at = Ts::MIN;
+        self.returned.extend(self.held.drain(..).map(Held::slot));
+    }
+
+    /// Nothing leaves before this. A shorter wish never shortens a longer one.
+    pub fn hush(&mut self, until: Ts) {
+        self.empty();
+        let until = match self.closed {
+            Some((Why::Cooldown, longer)) => until.max(longer),
+            _ => until,
+        };
+        self.closed = Some((Why::Cooldown, until));
     }
 
     /// Takes note of what an answer says. True when the others must hear of it at once.
     pub fn hear(&mut self, signal: Signal, now: Ts) -> bool {
         let urgent = match signal {
-            Signal::Refused { .. } | Signal::RetryAfter(_) => true,
-            Signal::Remaining { remaining, .. } => remaining <= u64::from(self.permits()),
-        };
-        match (signal, self.signals.last_mut()) {
-            // Only the newest count matters.
-            (Signal::Remaining { .. }, Some(last @ Signal::Remaining { .. })) => *last = signal,
-            _ => self.signals.push(signal),
-        }
-        if urgent {
-            self.empty();
-        }
-        if let Signal::RetryAfter(wait) = signal {
+            // A window that is over says nothing about the next one.
+            Signal::Remaining { resets_in, .. } if resets_in.is_zero() => return false,
+            Signal::Remaining { remaining, .. } => self.hold_at_most(remaining),
+            Signal::Refused { .. } => {
+                self.empty();
+                true
+            }
             // At once, whatever the store says and when.
-            self.closed = Some((Why::Cooldown, now + wait));
-        }
+            Signal::RetryAfter(wait) => {
+                self.hush(now + wait);
+                true
+            }
+        };
+        self.news.add(signal, now);
+        self.urgent |= urgent;
         urgent
+    }
+
+    /// Of what is held the far side would take no more than this. True when that is less than there was, or nothing.
+    fn hold_at_most(&mut self, remaining: u64) -> bool {
+        if remaining == 0 {
+            self.empty();
+            return true;
+        }
+        let mut over = u64::from(self.permits()).saturating_sub(remaining) as u32;
+        let is_over = over > 0;
+        while let Some(last) = self.held.back_mut().filter(|_| over > 0) {
+            let back = last.permits.min(over);
+            (last.permits, over) = (last.permits - back, over - back);
+            self.returned.push(Slot { at: last.slot, permits: back });
+            if last.permits == 0 {
+                self.held.pop_back();
+            }
+        }
+        is_over
     }
 
     /// Why nothing leaves now, and until when.
@@ -175,32 +255,33 @@ impl Purse {
 
     /// Whether to ask now, and for how much, when `waiting` are here, for one who comes first or not.
     pub fn ask(&mut self, waiting: u32, first: bool, now: Ts) -> Option<Ask> {
-        if self.asking || self.closed(first, now).is_some() && self.signals.is_empty() {
+        let rest = now.since(self.asked_at);
+        let must_tell = self.urgent || (rest >= TELL && !self.news.is_empty());
+        if self.asking || (self.closed(first, now).is_some() && !must_tell) {
             return None;
         }
         self.observe(now);
         let covered = self.held.back().map_or(Duration::ZERO, |last| last.from.since(now));
         let expected = (self.per_sec * HORIZON.as_secs_f64() * 1.25).ceil() as u32;
         let (held, want) = (self.permits(), waiting.max(expected));
-        let short = held < waiting || (covered < HORIZON / 2 && held < want);
-        let rested = self.held.is_empty() || now.since(self.asked_at) >= PAUSE;
-        if self.signals.is_empty() && !(waiting > 0 && short && rested) {
+        let is_short = held < waiting || (covered < HORIZON / 2 && held < want);
+        let has_rested = now >= self.again_at && (self.held.is_empty() || rest >= PAUSE);
+        let must_ask = waiting > 0 && is_short && has_rested;
+        if !must_tell && !must_ask {
             return None;
         }
-        (self.asking, self.asked_at) = (true, now);
+        (self.asking, self.asked_at, self.urgent) = (true, now, false);
         let soon = self.held.iter().take_while(|held| held.from.since(now) <= PAUSE).map(|held| held.permits).sum();
-        let at_once = waiting.saturating_sub(soon);
+        self.wanted = waiting.saturating_sub(soon);
+        self.told = std::mem::take(&mut self.news);
         Some(Ask {
-            now: at_once,
-            ahead: if waiting > 0 { want.saturating_sub(held + at_once) } else { 0 },
+            now: self.wanted,
+            ahead: if waiting > 0 { want.saturating_sub(held + self.wanted) } else { 0 },
             held,
             first,
             lead: self.trip,
             returned: std::mem::take(&mut self.returned),
-            signals: {
-                self.told.clone_from(&self.signals);
-                std::mem::take(&mut self.signals)
-            },
+            signals: self.told.signals(now),
             ..Ask::default()
         })
     }
@@ -209,7 +290,7 @@ impl Purse {
     pub fn on_answer(&mut self, answer: &Answer, sent: Ts, now: Ts, rng: &mut Rng) {
         (self.asking, self.silent_since) = (false, None);
         let trip = now.since(sent);
-        self.trip = (self.trip * 3 + trip) / 4;
+        self.trip = ((self.trip * 3 + trip) / 4).min(MOST_LEAD);
         self.offset = answer.now.micros() - now.micros();
         let local = |at: Ts, by: Ts| Ts::from_micros(at.micros() - answer.now.micros() + by.micros());
         let stale = std::mem::take(&mut self.stale);
@@ -221,7 +302,14 @@ impl Purse {
             self.held.push_back(Held { slot: slot.at, permits: slot.permits, from, until });
         }
         self.held.make_contiguous().sort_by_key(|held| held.from);
-        self.view = Some(Arc::new(answer.view.clone()));
+        let brought: u32 = answer.slots.iter().map(|slot| slot.permits).sum();
+        self.again_at = match self.held.front() {
+            // It has its part: there is more when the first of it is used.
+            Some(next) if brought < self.wanted => next.from,
+            None if brought < self.wanted => now + PAUSE,
+            _ => Ts::MIN,
+        };
+        self.view = Some(Arc::clone(&answer.view));
         let own = self.closed.filter(|(why, until)| *why == Why::Cooldown && *until > now);
         let refused = answer.refused.map(|(why, until)| {
             let until = local(until, now);
@@ -235,21 +323,29 @@ impl Purse {
                 until + (wait / 20 + wait.mul_f64(0.1 * rng.below(1000) as f64 / 1000.0)).min(Duration::from_secs(60)),
             )
         });
-        self.closed = refused.or(own);
+        if matches!(refused, Some((Why::Cooldown, _))) {
+            self.empty();
+        }
+        self.closed = refused.filter(|(_, until)| own.is_none_or(|(_, own)| *until >= own)).or(own);
     }
 
     /// The store has not answered. What was on its way is lost: slots that come back twice would be worse.
     pub fn on_failure(&mut self, now: Ts) {
         (self.asking, self.stale) = (false, false);
         // What was said must still be heard.
-        let told = std::mem::take(&mut self.told);
-        self.signals.splice(..0, told);
+        self.news = std::mem::take(&mut self.told).followed_by(self.news);
+        self.urgent |= self.news.is_urgent();
         self.silent_since.get_or_insert(now);
     }
 
-    /// Something is still to be told.
+    /// Something is still to be told, at once.
     pub fn has_news(&self) -> bool {
-        !self.signals.is_empty()
+        self.urgent
+    }
+
+    /// A question is on its way.
+    pub fn is_asking(&self) -> bool {
+        self.asking
     }
 
     /// The store's time, as well as this process knows it.
@@ -273,8 +369,11 @@ impl Purse {
     }
 
     /// Nothing is held. Without a store the process goes by itself, slowly; where a quota is declared, not at all.
-    fn alone(&mut self, now: Ts) -> Try {
-        if !self.is_alone(now) || self.view.as_ref().is_some_and(|view| view.remaining().is_some()) {
+    fn alone(&mut self, declared: &Limits, now: Ts) -> Try {
+        let has_quota = declared.quotas.hourly.is_some()
+            || declared.quotas.daily.is_some()
+            || self.view.as_ref().is_some_and(|view| view.remaining().is_some());
+        if !self.is_alone(now) || has_quota {
             return Try::Empty;
         }
         if now < self.alone_at {
@@ -282,11 +381,11 @@ impl Purse {
         }
         let mut observed: Vec<f64> = self.observed.iter().copied().collect();
         observed.sort_unstable_by(f64::total_cmp);
-        let low = observed.get(observed.len() / 10).copied().unwrap_or(ALONE_PER_SEC);
-        let shared = self.view.as_ref().map_or(1.0, |view| view.rate / view.members.len().max(1) as f64);
-        let per_sec = ALONE_PER_SEC.min(low).min(shared).max(0.01);
+        let low = observed.get(observed.len() / 10).copied().unwrap_or(ALONE_PER_SEC).max(LEAST_PER_SEC);
+        let shared = self.view.as_ref().map_or(f64::MAX, |view| view.rate / view.members.len().max(1) as f64);
+        let per_sec = ALONE_PER_SEC.min(low).min(shared).min(declared.rate.per_sec).max(1e-6);
         self.alone_at = now + Duration::from_secs_f64(1.0 / per_sec);
-        Try::Go(Permit { slot: Ts::MIN, until: now + Duration::from_secs(1) })
+        Try::Go(Permit { slot: Ts::MIN, until: now + Duration::from_secs(1), epoch: self.epoch })
     }
 
     fn permits(&self) -> u32 {
@@ -312,107 +411,4 @@ impl Purse {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::gate::{Limits, Rate, State};
-
-    const LIMITS: Limits = Limits {
-        rate: Rate { per_sec: 10.0, burst: 5.0 },
-        quotas: crate::gate::Quotas { hourly: None, daily: None },
-        warmup: Duration::ZERO,
-        demote: 2.0,
-    };
-
-    /// The process is far from the store's time, in either direction.
-    struct Scene {
-        state: State,
-        purse: Purse,
-        skew: i64,
-    }
-
-    impl Scene {
-        fn new(skew_secs: i64) -> Scene {
-            Scene { state: State::new(LIMITS, at(0)), purse: Purse::default(), skew: skew_secs * 1_000_000 }
-        }
-
-        fn local(&self, millis: i64) -> Ts {
-            Ts::from_micros(at(millis).micros() + self.skew)
-        }
-
-        /// Asks at one time; the store answers at once, and the answer arrives later.
-        fn ask(&mut self, waiting: u32, millis: i64, trip: i64) {
-            let Some(mut ask) = self.purse.ask(waiting, true, self.local(millis)) else { return };
-            (ask.member, ask.percent, ask.deadline) = ("m".into(), 100, Duration::from_secs(60));
-            let answer = self.state.ask(LIMITS, &ask, at(millis));
-            let (sent, now) = (self.local(millis), self.local(millis + trip));
-            self.purse.on_answer(&answer, sent, now, &mut Rng::new(3));
-        }
-    }
-
-    fn at(millis: i64) -> Ts {
-        Ts::from_micros(1_800_000_000_000_000 + millis * 1000)
-    }
-
-    // covers: ING-4.10-13
-    #[test]
-    fn a_slot_is_never_used_before_its_time_nor_after_whatever_the_clock_says() {
-        for skew in [-7_200, 0, 86_400] {
-            let mut scene = Scene::new(skew);
-            scene.ask(8, 0, 10);
-            let mut sent = Vec::new();
-            for millis in 10..1_500 {
-                while let Try::Go(permit) = scene.purse.take(true, scene.local(millis)) {
-                    assert!(at(millis) >= permit.slot, "not before its time");
-                    assert!(scene.local(millis) < permit.until);
-                    sent.push(permit.slot);
-                }
-            }
-            assert_eq!(sent.len(), 8, "skew {skew}");
-            sent.dedup();
-            assert_eq!(sent.len(), 8, "each once");
-        }
-    }
-
-    #[test]
-    fn what_is_given_back_is_the_next_ones_and_what_is_void_goes_back() {
-        let mut scene = Scene::new(60);
-        scene.ask(2, 0, 1);
-        let Try::Go(permit) = scene.purse.take(true, scene.local(1)) else { panic!("there is a burst") };
-        scene.purse.give_back(permit, scene.local(2));
-        assert_eq!(scene.purse.take(true, scene.local(2)), Try::Go(permit));
-        assert!(scene.purse.hear(Signal::RetryAfter(Duration::from_secs(5)), scene.local(2)), "others must hear of it");
-        assert_eq!(scene.purse.permits(), 0);
-        scene.ask(1, 3, 1);
-        assert!(matches!(scene.purse.take(true, scene.local(4)), Try::Closed(Why::Cooldown, _)));
-    }
-
-    // covers: ING-4.10-19
-    #[test]
-    fn the_end_of_a_silence_is_not_the_same_for_all() {
-        let ends: std::collections::BTreeSet<i64> = (0..20)
-            .map(|seed| {
-                let (mut state, mut purse) = (State::new(LIMITS, at(0)), Purse::default());
-                purse.hear(Signal::RetryAfter(Duration::from_secs(100)), at(0));
-                let ask = purse.ask(1, true, at(0)).expect("it must be told");
-                let answer = state.ask(LIMITS, &ask, at(0));
-                purse.on_answer(&answer, at(0), at(0), &mut Rng::new(seed));
-                let Some((Why::Cooldown, until)) = purse.closed(true, at(0)) else { panic!("{purse:?}") };
-                let late = until.since(at(100_000));
-                assert!(late >= Duration::from_secs(5) && late <= Duration::from_secs(15), "5 to 15 %: {late:?}");
-                until.micros()
-            })
-            .collect();
-        assert!(ends.len() > 15);
-    }
-
-    #[test]
-    fn an_answer_that_was_overtaken_by_a_wish_for_silence_is_not_used() {
-        let mut scene = Scene::new(0);
-        let ask = scene.purse.ask(5, true, at(0)).unwrap();
-        let answer = scene.state.ask(LIMITS, &Ask { member: "m".into(), percent: 100, ..ask }, at(0));
-        assert!(!answer.slots.is_empty());
-        scene.purse.empty();
-        scene.purse.on_answer(&answer, at(0), at(5), &mut Rng::new(1));
-        assert_eq!(scene.purse.take(true, at(5)), Try::Empty);
-    }
-}
+mod tests;

@@ -16,18 +16,15 @@ const LATE: i64 = 1;
 pub(super) const MARGIN: f64 = 0.1;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Standing {
     pub limit: u64,
     pub remaining: u64,
     /// Little is left, but something.
     pub soft: bool,
-}
-
-impl Standing {
-    fn of(limit: u64, used: u64) -> Standing {
-        let remaining = limit.saturating_sub(used);
-        Standing { limit, remaining, soft: remaining <= (limit as f64 * MARGIN) as u64 }
-    }
+    /// When the oldest of what is counted leaves the window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frees_at: Option<Ts>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -38,15 +35,30 @@ pub(super) struct Quota {
 
 impl Quota {
     pub(super) fn standing(&self, window: Duration, limit: u64, now: Ts) -> Standing {
+        let remaining = limit.saturating_sub(self.used(window, now));
+        let soft = remaining <= (limit as f64 * MARGIN) as u64;
+        let frees_at = self.counted(window, now).next().map(|(number, _)| leaves_at(window, number));
+        Standing { limit, remaining, soft, frees_at }
+    }
+
+    fn used(&self, window: Duration, now: Ts) -> u64 {
+        self.counted(window, now).fold(0, |used, (_, count)| used.saturating_add(count))
+    }
+
+    /// The parts that some window of now may hold.
+    fn counted(&self, window: Duration, now: Ts) -> impl Iterator<Item = (i64, u64)> + '_ {
         let oldest = part(window, now) - PARTS - LATE;
-        Standing::of(limit, self.parts.iter().filter(|(number, _)| *number >= oldest).map(|(_, count)| count).sum())
+        self.parts.iter().copied().filter(move |(number, count)| *number >= oldest && *count > 0)
     }
 
     pub(super) fn charge(&mut self, window: Duration, now: Ts, permits: u64) {
+        if permits == 0 {
+            return;
+        }
         let number = part(window, now);
         self.parts.retain(|(other, count)| *count > 0 && *other >= number - PARTS - LATE);
         match self.parts.last_mut().filter(|(last, _)| *last >= number) {
-            Some((_, count)) => *count += permits,
+            Some((_, count)) => *count = count.saturating_add(permits),
             None => self.parts.push((number, permits)),
         }
     }
@@ -63,20 +75,38 @@ impl Quota {
 
     /// When more than `left` will remain.
     pub(super) fn frees_at(&self, window: Duration, limit: u64, left: u64, now: Ts) -> Ts {
-        let oldest = part(window, now) - PARTS - LATE;
-        let mut used: u64 = self.parts.iter().filter(|(number, _)| *number >= oldest).map(|(_, count)| count).sum();
-        for (number, count) in self.parts.iter().filter(|(number, _)| *number >= oldest) {
-            used -= count;
+        let mut used = self.used(window, now);
+        for (number, count) in self.counted(window, now) {
+            used = used.saturating_sub(count);
             if limit.saturating_sub(used) > left {
-                return Ts::from_micros((number + PARTS + LATE + 1).saturating_mul(length(window)));
+                return leaves_at(window, number);
             }
         }
         now + window
+    }
+
+    /// The clock was set back by so much, to `now`.
+    pub(super) fn set_back(&mut self, window: Duration, by: Duration, now: Ts) {
+        let (parts, newest) = (micros(by) / length(window), part(window, now));
+        let mut moved: Vec<(i64, u64)> = Vec::with_capacity(self.parts.len());
+        for (number, count) in self.parts.drain(..) {
+            let number = number.saturating_sub(parts).min(newest);
+            match moved.last_mut().filter(|(last, _)| *last == number) {
+                Some((_, sum)) => *sum = sum.saturating_add(count),
+                None => moved.push((number, count)),
+            }
+        }
+        self.parts = moved;
     }
 }
 
 fn length(window: Duration) -> i64 {
     (micros(window) / PARTS).max(1)
+}
+
+/// When what was counted in a part is out of every window.
+fn leaves_at(window: Duration, number: i64) -> Ts {
+    Ts::from_micros(number.saturating_add(PARTS + LATE + 1).saturating_mul(length(window)))
 }
 
 fn part(window: Duration, now: Ts) -> i64 {

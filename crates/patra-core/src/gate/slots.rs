@@ -30,12 +30,12 @@ pub(super) struct Slots {
 impl Slots {
     /// As many slots behind `now` as the burst has room for.
     pub(super) fn full(pace: &Pace, now: Ts) -> Slots {
-        Slots::empty(now - pace.backlog())
+        Slots::from(now - pace.backlog())
     }
 
-    /// Nothing behind `now`.
-    pub(super) fn empty(now: Ts) -> Slots {
-        Slots { next: now, free: Vec::new(), fresh: Ts::MIN }
+    /// None earlier than this.
+    pub(super) fn from(first: Ts) -> Slots {
+        Slots { next: first, free: Vec::new(), fresh: first }
     }
 
     /// Forgets what nobody has taken; nothing earlier than `from` is handed out any more.
@@ -70,9 +70,21 @@ impl Slots {
 
     /// Somebody does not need it.
     pub(super) fn put_back(&mut self, slot: Slot) {
-        if slot.at >= self.fresh && slot.at < self.next {
+        if !self.is_void(slot) && slot.at < self.next {
             let place = self.free.partition_point(|free| free.at < slot.at);
             self.free.insert(place, slot);
+        }
+    }
+
+    /// Laid out before the line began anew.
+    pub(super) fn is_void(&self, slot: Slot) -> bool {
+        slot.at < self.fresh
+    }
+
+    pub(super) fn set_back(&mut self, by: Duration) {
+        (self.next, self.fresh) = (self.next - by, self.fresh - by);
+        for slot in &mut self.free {
+            slot.at = slot.at - by;
         }
     }
 

@@ -1,14 +1,18 @@
 //! Everything that is known of one key, and the one way in which it changes: somebody asks.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::Why;
 use super::aimd::Aimd;
-use super::limits::{HORIZON, Limits, Pace, Rate};
-use super::quota::{Quota, Standing};
+use super::ask::{Answer, Ask, Signal};
+use super::limits::{HORIZON, Limits, MOST_LEAD, Pace};
+use super::provider::Count;
+use super::quota::Quota;
 use super::slots::{Slot, Slots};
+use super::view::{Member, View};
 use crate::time::Ts;
 
 /// A member that has not asked for so long leaves its share to the others.
@@ -21,114 +25,14 @@ const MOST_MEMBERS: usize = 64;
 /// classes they are shared as all are. Long enough for members to ask twice.
 const LAST_CALL: Duration = Duration::from_millis(250);
 
-/// The longest silence that a far side is granted. A clock that was set back makes a longer one; it is cut.
+/// The longest silence that a far side is granted.
 const LONGEST_COOLDOWN: Duration = Duration::from_secs(28 * 3_600);
 
-/// The longest that any asker waits for a slot. What was laid out further ahead than this comes from a clock that was set back.
+/// The longest that any asker waits for a slot. What was laid out further ahead than this was laid out at a slower rate.
 const LONGEST_DEADLINE: Duration = Duration::from_secs(60);
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
-
-/// What the far side's answers say about the pace (ING-4.10-08). A good answer needs no word: time alone raises the rate.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Signal {
-    /// 429, or a failure that passes, of a request that left at `sent`.
-    Refused { sent: Ts },
-    /// Silence for so long.
-    RetryAfter(Duration),
-    /// What remains of the far side's own window, and when that ends.
-    Remaining { remaining: u64, limit: Option<u64>, resets_in: Duration },
-}
-
-/// "So many permits, please."
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Ask {
-    /// Who asks: one process on behalf of one class. Empty: nobody, only to tell something.
-    pub member: String,
-    /// Classes share a key by their weights, the members of a class share its part evenly.
-    pub class: String,
-    pub weight: u32,
-    /// Permits for requests that wait, and for those that are to come within the horizon.
-    pub now: u32,
-    pub ahead: u32,
-    /// Permits that the member still has.
-    pub held: u32,
-    /// How much of its share the member makes use of.
-    pub percent: u32,
-    /// May use what little is left of a quota.
-    pub first: bool,
-    /// How long it would wait for the first.
-    pub deadline: Duration,
-    /// How long the answer is on its way.
-    pub lead: Duration,
-    pub returned: Vec<Slot>,
-    pub signals: Vec<Signal>,
-}
-
-#[derive(Clone, PartialEq, Debug)]
-pub struct Answer {
-    pub now: Ts,
-    pub slots: Vec<Slot>,
-    /// How long after its time each may be used.
-    pub good_for: Duration,
-    /// Why there is none, and until when asking is in vain.
-    pub refused: Option<(Why, Ts)>,
-    /// What others hold has lost its ground: they must be told.
-    pub news: bool,
-    pub view: View,
-}
-
-/// For ledgers, pictures and planners.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct View {
-    pub rate: f64,
-    pub declared: Rate,
-    pub cooldown_until: Option<Ts>,
-    pub hourly: Option<Standing>,
-    pub daily: Option<Standing>,
-    pub provider: Option<Provider>,
-    pub members: Vec<Member>,
-    /// Permits handed out so far, less those given back.
-    pub permits: u64,
-    /// How often the rate was lowered.
-    pub lowered: u64,
-}
-
-impl View {
-    /// Requests that any window still allows; `None` where nothing bounds them.
-    pub fn remaining(&self) -> Option<u64> {
-        let provider = self.provider.map(|provider| provider.remaining);
-        [self.hourly.map(|of| of.remaining), self.daily.map(|of| of.remaining), provider].into_iter().flatten().min()
-    }
-
-    pub fn is_soft(&self) -> bool {
-        self.hourly.is_some_and(|of| of.soft) || self.daily.is_some_and(|of| of.soft)
-    }
-}
-
-/// The far side's own count.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Provider {
-    pub remaining: u64,
-    pub limit: Option<u64>,
-    pub resets_at: Ts,
-}
-
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Member {
-    pub name: String,
-    pub class: String,
-    pub weight: u32,
-    pub seen: Ts,
-    limits: Limits,
-    /// How long answers take to it.
-    lead: Duration,
-    /// Why it got nothing when it asked last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waits: Option<Why>,
-}
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct State {
@@ -137,16 +41,22 @@ pub struct State {
     aimd: Aimd,
     #[serde(with = "super::micros")]
     cooldown_until: Ts,
+    #[serde(default)]
     hourly: Quota,
+    #[serde(default)]
     daily: Quota,
-    provider: Option<Provider>,
+    #[serde(default)]
+    provider: Option<Count>,
+    #[serde(default)]
     members: Vec<Member>,
     #[serde(with = "super::micros")]
     asked_at: Ts,
     /// When the warm-up began.
     #[serde(with = "super::micros")]
     woke_at: Ts,
+    #[serde(default)]
     permits: u64,
+    #[serde(default)]
     lowered: u64,
 }
 
@@ -156,7 +66,7 @@ impl State {
         let pace = Pace::of(limits.rate, limits.rate.per_sec, Duration::ZERO);
         State {
             limits,
-            slots: if limits.warmup.is_zero() { Slots::full(&pace, now) } else { Slots::empty(now) },
+            slots: if limits.warmup.is_zero() { Slots::full(&pace, now) } else { Slots::from(now) },
             aimd: Aimd::FULL,
             cooldown_until: Ts::MIN,
             hourly: Quota::default(),
@@ -174,6 +84,21 @@ impl State {
         serde_json::from_str(text)
     }
 
+    /// What is stored; and where nobody can read it, a state that grants nothing that may have been used already: neither burst
+    /// nor quota. It heals by itself, in the time of the longest window that is declared.
+    pub fn read_or_spent(text: &str, limits: Limits, now: Ts) -> (State, Option<serde_json::Error>) {
+        match State::read(text) {
+            Ok(state) => (state, None),
+            Err(error) => {
+                let mut state = State::new(limits, now);
+                state.slots = Slots::from(now + 2 * HORIZON);
+                state.hourly.charge(HOUR, now, limits.quotas.hourly.unwrap_or(0));
+                state.daily.charge(DAY, now, limits.quotas.daily.unwrap_or(0));
+                (state, Some(error))
+            }
+        }
+    }
+
     /// What [`State::read`] reads.
     pub fn write(&self) -> String {
         // Numbers, texts and lists of them: nothing that JSON has no form for.
@@ -182,6 +107,7 @@ impl State {
 
     /// Answers one asker.
     pub fn ask(&mut self, declared: Limits, ask: &Ask, now: Ts) -> Answer {
+        self.follow(now);
         self.catch_up(self.strictest(declared, ask, now), now);
         let pace = self.pace(now);
         for slot in &ask.returned {
@@ -198,7 +124,7 @@ impl State {
             Err(refused) => (Vec::new(), Some(refused)),
         };
         self.remember(declared, ask, refused.map(|(why, _)| why), now);
-        Answer { now, slots, good_for: pace.good_for(), refused, news, view: self.view(now) }
+        Answer { now, slots, good_for: pace.good_for(), refused, news, view: Arc::new(self.view(now)) }
     }
 
     pub fn view(&self, now: Ts) -> View {
@@ -208,7 +134,7 @@ impl State {
             cooldown_until: Some(self.cooldown_until).filter(|until| *until > now),
             hourly: self.limits.quotas.hourly.map(|limit| self.hourly.standing(HOUR, limit, now)),
             daily: self.limits.quotas.daily.map(|limit| self.daily.standing(DAY, limit, now)),
-            provider: self.provider.filter(|provider| provider.resets_at > now),
+            provider: self.provider.filter(|count| count.lasts(now)).map(|count| count.shown()),
             members: self.members.iter().filter(|member| now.since(member.seen) <= ACTIVE).cloned().collect(),
             permits: self.permits,
             lowered: self.lowered,
@@ -224,25 +150,46 @@ impl State {
         self.members.iter().filter(move |member| now.since(member.seen) <= ACTIVE && member.name != ask.member)
     }
 
+    /// A clock that was set back takes everything along that is remembered, as if no time had passed since the last question.
+    /// Whoever holds a slot uses it at its old time, before all that is handed out from now on.
+    fn follow(&mut self, now: Ts) {
+        let back = self.asked_at.since(now);
+        if back.is_zero() {
+            return;
+        }
+        self.slots.set_back(back);
+        self.aimd.set_back(back);
+        self.hourly.set_back(HOUR, back, now);
+        self.daily.set_back(DAY, back, now);
+        if let Some(count) = &mut self.provider {
+            count.set_back(back);
+        }
+        for member in &mut self.members {
+            member.seen = member.seen - back;
+        }
+        (self.cooldown_until, self.woke_at) = (self.cooldown_until - back, self.woke_at - back);
+        self.asked_at = now;
+    }
+
     /// Time has passed, and the declaration may have changed.
     fn catch_up(&mut self, limits: Limits, now: Ts) {
-        if limits.rate != self.limits.rate {
+        let was_silent = self.asked_at < self.cooldown_until && self.cooldown_until <= now;
+        let is_cold = !limits.warmup.is_zero() && now.since(self.asked_at) >= limits.warmup;
+        if was_silent || is_cold {
+            self.woke_at = now;
+        }
+        // What nobody could use in a silence does not make a burst behind it.
+        if was_silent || is_cold || limits.rate != self.limits.rate {
             self.slots.restart(now);
         }
-        if limits.warmup.is_zero() || now.since(self.asked_at) < limits.warmup {
-            self.asked_at = now;
-        } else {
-            (self.asked_at, self.woke_at) = (now, now);
-            self.slots.restart(now);
-        }
-        self.limits = limits;
+        (self.limits, self.asked_at) = (limits, now);
         self.aimd.tick(now);
         self.cooldown_until = self.cooldown_until.min(now + LONGEST_COOLDOWN);
-        self.provider = self.provider.filter(|provider| provider.resets_at > now);
-        let furthest = LONGEST_DEADLINE + HORIZON + 2 * self.pace(now).step();
-        if self.slots.ahead(now) > furthest {
+        self.provider = self.provider.filter(|count| count.lasts(now));
+        let speaks = now.max(self.cooldown_until);
+        if self.slots.ahead(speaks) > LONGEST_DEADLINE + HORIZON + 2 * self.pace(now).step() {
             // Whoever holds a slot has used it or lost it by then.
-            self.slots = Slots::empty(now + 2 * HORIZON);
+            self.slots = Slots::from(speaks + 2 * HORIZON);
         }
     }
 
@@ -273,17 +220,12 @@ impl State {
                 self.slots.restart(self.cooldown_until);
                 longer
             }
+            // A window that is over says nothing about the next one.
+            Signal::Remaining { resets_in, .. } if resets_in.is_zero() => false,
             Signal::Remaining { remaining, limit, resets_in } => {
-                let resets_at = now + resets_in;
-                let same = self.provider.filter(|known| resets_at.since(known.resets_at) <= Duration::from_secs(2));
-                // What is on its way is not in the far side's count yet. Within one window our own count knows it; at the
-                // beginning of one it is what was handed out ahead.
-                let remaining = match same {
-                    Some(known) => known.remaining.min(remaining),
-                    None => remaining.saturating_sub(self.slots.held_after(&self.pace(now), now)),
-                };
-                self.provider =
-                    Some(Provider { remaining, limit, resets_at: same.map_or(resets_at, |of| of.resets_at) });
+                let resets_at = now + resets_in.min(LONGEST_COOLDOWN);
+                let held = self.slots.held_after(&self.pace(now), now);
+                self.provider = Some(Count::heard(self.provider, remaining, limit, resets_at, held, now));
                 remaining == 0
             }
         }
@@ -300,7 +242,7 @@ impl State {
         let allowed = self.allowed(ask.first, now)?;
         let want = u64::from(want).min(allowed) as u32;
         // A slot must still be good when the answer is there.
-        let usable = now + ask.lead - pace.backlog();
+        let usable = now + ask.lead.min(MOST_LEAD) - pace.backlog();
         self.slots.lay(pace, now, usable, now + HORIZON);
         let picked = self.pick(pace, ask, usable, want, now);
         let deadline = ask.deadline.min(LONGEST_DEADLINE);
@@ -325,7 +267,7 @@ impl State {
     /// How many requests the quotas allow now.
     fn allowed(&self, first: bool, now: Ts) -> Result<u64, (Why, Ts)> {
         let mut allowed = u64::MAX;
-        if let Some(provider) = self.provider {
+        if let Some(provider) = self.provider.map(|count| count.shown()) {
             if provider.remaining == 0 {
                 return Err((Why::Provider, provider.resets_at));
             }
@@ -351,7 +293,7 @@ impl State {
     /// come is spread evenly over the horizon.
     fn pick(&self, pace: &Pace, ask: &Ask, usable: Ts, want: u32, now: Ts) -> Vec<(usize, Slot)> {
         let wanted = want.div_ceil(pace.permits) as usize;
-        let last_call = now + ask.lead + LAST_CALL;
+        let last_call = now + ask.lead.min(MOST_LEAD) + LAST_CALL;
         let (mut picked, far): (Vec<_>, Vec<_>) = self.slots.free(usable).partition(|(_, slot)| slot.at <= last_call);
         let (share, alone) = self.share(ask, now);
         let part = f64::from(ask.percent.clamp(1, 100)) / 100.0;
@@ -381,16 +323,13 @@ impl State {
         (f64::from(ask.weight.max(1)) / all as f64 / mates as f64, classes.len() == 1)
     }
 
+    /// Counts for both windows, declared or not: those who declare one may be away just now.
     fn charge(&mut self, permits: u64, now: Ts) {
         self.permits += permits;
-        if self.limits.quotas.hourly.is_some() {
-            self.hourly.charge(HOUR, now, permits);
-        }
-        if self.limits.quotas.daily.is_some() {
-            self.daily.charge(DAY, now, permits);
-        }
-        if let Some(provider) = &mut self.provider {
-            provider.remaining = provider.remaining.saturating_sub(permits);
+        self.hourly.charge(HOUR, now, permits);
+        self.daily.charge(DAY, now, permits);
+        if let Some(count) = &mut self.provider {
+            count.charge(permits);
         }
     }
 
@@ -402,7 +341,9 @@ impl State {
             self.hourly.credit(HOUR, now, permits);
             self.daily.credit(DAY, now, permits);
         }
-        // Not to the far side's own count: what it says now may already be without this one.
+        if let Some(count) = self.provider.as_mut().filter(|_| !self.slots.is_void(slot)) {
+            count.credit(slot);
+        }
         if slot.at >= (now - pace.backlog()).max(self.cooldown_until) {
             self.slots.put_back(slot);
         }
@@ -417,7 +358,8 @@ impl State {
             self.members.remove(0);
         }
         let (name, class) = (ask.member.clone(), ask.class.clone());
-        self.members.push(Member { name, class, weight: ask.weight, seen: now, limits, lead: ask.lead, waits });
+        let lead = ask.lead.min(MOST_LEAD);
+        self.members.push(Member { name, class, weight: ask.weight, seen: now, limits, lead, waits });
     }
 }
 

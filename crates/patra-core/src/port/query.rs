@@ -9,7 +9,10 @@ use super::Boxed;
 use crate::id::{InstanceId, PlanId, RunId};
 use crate::record::{Candidate, Stream, Version};
 use crate::registry::{self, DictType};
-use crate::state::TriggerStatus;
+use crate::state::{
+    BatchStatus, CredentialStatus, PlanStatus, QuarantineStatus, RunStatus, SignalStatus, SliceStatus, TaskStatus,
+    TokenStatus, TriggerStatus,
+};
 use crate::time::Ts;
 use crate::tx::{IdRange, Scope, TxError, Wanted};
 
@@ -271,6 +274,15 @@ pub struct NoSuchFilter {
     pub column: &'static str,
 }
 
+/// A status that no row of the view can have.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no {view} have the status `{word}`: it is one of {known}")]
+pub struct UnknownStatus {
+    pub view: &'static str,
+    pub word: String,
+    pub known: String,
+}
+
 impl From<NoSuchFilter> for TxError {
     fn from(error: NoSuchFilter) -> TxError {
         TxError::Refused(error.to_string())
@@ -365,6 +377,40 @@ impl View {
         self.columns().iter().any(|known| known.name == column)
     }
 
+    /// What a row's `status_code` may be; empty where there is none.
+    pub fn statuses(self) -> Vec<&'static str> {
+        macro_rules! words {
+            ($states:ty) => {
+                <$states>::ALL.iter().map(|state| state.as_str()).collect()
+            };
+        }
+        match self {
+            View::Jobs => words!(TriggerStatus),
+            View::Plans => words!(PlanStatus),
+            View::Slices => words!(SliceStatus),
+            View::Tasks => words!(TaskStatus),
+            View::Runs => words!(RunStatus),
+            View::Batches => words!(BatchStatus),
+            View::Quarantine => words!(QuarantineStatus),
+            View::Candidates => vec!["FETCHED", "BAD"],
+            View::Signals => words!(SignalStatus),
+            View::Credentials => words!(CredentialStatus),
+            View::CredentialStates => words!(TokenStatus),
+            _ => Vec::new(),
+        }
+    }
+
+    /// A status as it is stored, from any spelling of its letters. One that no row can have is an error: an empty list would say
+    /// that there is none.
+    pub fn status(self, word: &str) -> Result<String, UnknownStatus> {
+        let (status, known) = (word.trim().to_uppercase(), self.statuses());
+        // A view without the column refuses the condition itself.
+        match known.is_empty() || known.contains(&&*status) {
+            true => Ok(status),
+            false => Err(UnknownStatus { view: self.as_str(), word: word.to_owned(), known: known.join(", ") }),
+        }
+    }
+
     /// The filter's conditions as column and value, in a fixed order. A condition on a column that the view does not
     /// have is an error, not ignored: a list that is longer than asked for misleads.
     pub fn conditions(self, filter: &Filter) -> Result<Vec<(&'static str, Cell)>, NoSuchFilter> {
@@ -387,5 +433,23 @@ impl View {
             conditions.push((column, value));
         }
         Ok(conditions)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_read_in_any_case_and_one_that_no_row_can_have_is_refused() {
+        assert_eq!(View::Tasks.status(" failed "), Ok("FAILED".to_owned()));
+        let error = View::Plans.status("done").expect_err("no such status");
+        assert_eq!(
+            error.to_string(),
+            "no plans have the status `done`: it is one of DRAFT, SLICING, READY, PARTIAL, FAILED, CANCELLED"
+        );
+        for view in View::ALL {
+            assert_eq!(view.has("status_code"), !view.statuses().is_empty(), "{}", view.as_str());
+        }
     }
 }

@@ -154,6 +154,7 @@ enum Stage {
     Asking {
         job: Job,
         asked: Box<ReadSegments>,
+        note: Note,
         epoch: i64,
         next_ordinal: i64,
     },
@@ -176,6 +177,9 @@ const MAX_CONFLICTS: u8 = 5;
 
 /// Full inventories that are remembered; the triggers of any more are taken and put off one by one.
 const MAX_FULL: usize = 64;
+
+/// A quota that is used up is looked at again after this at the latest: somebody may have declared a larger one.
+const LONGEST_QUOTA_WAIT: Duration = Duration::from_secs(300);
 
 /// How long a new schedule may go unnoticed.
 const LOOK_FOR_SCHEDULES: Duration = Duration::from_secs(10);
@@ -240,8 +244,8 @@ impl Planner {
             (Stage::Reading { job, settled }, Got::Tx(Ok(Done::ReadCoverage(coverage)))) => {
                 self.on_coverage(now, job, settled, &coverage, wants);
             }
-            (Stage::Asking { job, asked, epoch, next_ordinal }, Got::Tx(Ok(Done::ReadSegments(segments)))) => {
-                match part::of_segments(&job, &asked, segments, epoch, next_ordinal) {
+            (Stage::Asking { job, asked, note, epoch, next_ordinal }, Got::Tx(Ok(Done::ReadSegments(segments)))) => {
+                match part::of_segments(&job, &asked, note, segments, epoch, next_ordinal) {
                     Ok(part) => self.save(job, part, wants),
                     Err(settlement) => self.settle(&job.trigger, settlement, wants),
                 }
@@ -255,8 +259,10 @@ impl Planner {
                 advance::Step::Done { .. } | advance::Step::GaveUp(_) => self.read(job, true, wants),
             },
             (Stage::Budgeting { job, coverage }, Got::Tx(Ok(Done::AskGate(answer)))) => {
-                let budget = Quota::budget(&answer.view, job.draft.shape.operation);
-                self.decide(now, job, &coverage, budget, wants);
+                let operation = job.draft.shape.operation;
+                let frees = Quota::frees_at(&answer.view, operation).map(|at| at.since(answer.now));
+                let wait = frees.unwrap_or_default().min(LONGEST_QUOTA_WAIT).max(self.options.inventory_wait);
+                self.decide(now, job, &coverage, Quota::budget(&answer.view, operation), wait, wants);
             }
             (Stage::Saving { .. }, Got::Tx(Ok(Done::SavePlan(saved)))) => {
                 if saved.created > 0 {
@@ -308,20 +314,29 @@ impl Planner {
                 wants.push(Want::Tx(Arc::new(quota.look()).into()));
                 self.stage = Stage::Budgeting { job, coverage: Box::new(coverage.clone()) };
             }
-            None => self.decide(now, job, coverage, None, wants),
+            None => self.decide(now, job, coverage, None, self.options.inventory_wait, wants),
         }
     }
 
-    fn decide(&mut self, now: Ts, job: Job, coverage: &Coverage, budget: Option<u64>, wants: &mut Vec<Want>) {
+    /// `wait`: how long until it is worth looking again, if there is no room.
+    fn decide(
+        &mut self,
+        now: Ts,
+        job: Job,
+        coverage: &Coverage,
+        budget: Option<u64>,
+        wait: Duration,
+        wants: &mut Vec<Want>,
+    ) {
         let limit = job.draft.inventory.unwrap_or(self.options.inventory);
         let room = limit.saturating_sub(coverage.queued);
-        let room = Room { slices: room, budget, wait: self.options.inventory_wait };
+        let room = Room { slices: room, budget, wait };
         match part::decide(&job, coverage, &room) {
             Decision::Save(part) => self.save(job, part, wants),
-            Decision::Ask(asked) => {
+            Decision::Ask(asked, note) => {
                 wants.push(Want::Tx(asked.clone().into()));
                 let (epoch, next_ordinal) = (coverage.epoch, coverage.next_ordinal);
-                self.stage = Stage::Asking { job, asked: Box::new(asked), epoch, next_ordinal };
+                self.stage = Stage::Asking { job, asked: Box::new(asked), note, epoch, next_ordinal };
             }
             Decision::Settle(settlement) => {
                 if let Settlement::Later { delay } = settlement

@@ -16,6 +16,7 @@ mod order;
 mod page;
 mod place;
 mod reader;
+mod refused;
 mod split;
 mod update;
 
@@ -47,6 +48,7 @@ pub use order::Order;
 pub use page::{Evidence, Left, Page, Refusal};
 pub use reader::Fetch;
 use reader::Reader;
+use refused::give_back;
 pub use split::{Limits, Split};
 pub use update::WANTED_AT_ONCE;
 
@@ -489,12 +491,6 @@ const STORE_RETRY: retry::Policy = retry::Policy {
     multiplier_percent: 200,
     jitter_percent: 20,
 };
-
-/// Asked to stop: the task goes back untouched by failure.
-fn give_back(why: &'static str) -> Verdict {
-    let error = Fault::new(Code::InternalError, Level::L1, why);
-    Verdict { end: RunEnd::Requeue { delay: Duration::ZERO, error, counted: false }, failure: None }
-}
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 //! are holds that runs set (ING-5.9, ING-12.2).
 
 use std::fmt;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -60,8 +61,12 @@ impl fmt::Display for Subject {
     }
 }
 
+/// How long an ADVISORY hold lasts at most: then the next trigger is a try, and sets another one if it is refused again.
+pub const ADVICE_LASTS: Duration = Duration::from_secs(30 * 60);
+
 /// Stops work. One hold of a kind per subject lasts at a time: asking again changes nothing. `Refused` with
-/// [`Subject::flaw`].
+/// [`Subject::flaw`]. [`TakeTrigger`](super::TakeTrigger) ends the ADVISORY ones that are as old as
+/// [`ADVICE_LASTS`].
 ///
 /// While a hold lasts: a trigger is not taken when its provenance, endpoint and operation are covered by one that names
 /// nothing else (any kind; a trigger has no plan, task or credential yet); with PAUSE and BREAK a task is not claimed, and
@@ -94,6 +99,8 @@ impl Release {
     pub const BY_SUCCESS: &str = "a task that succeeded";
     /// Another manifest of the provenance.
     pub const BY_MANIFEST: &str = "another manifest";
+    /// It was old enough.
+    pub const BY_TIME: &str = "its time was over";
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -111,9 +118,9 @@ pub struct Released {
 ///
 /// With a trigger go all triggers made of it (those whose parent or root it is): of all these, the ones that are REQUESTED
 /// become CANCELLED, lease given back, [`Cancel::remarks`] in `record_remarks`; and all their plans are cancelled. A plan
-/// becomes CANCELLED unless it is FAILED or CANCELLED, with its PENDING and READY slices and its tasks; was it PARTIAL, its
-/// trigger goes with it, or it would be planned anew at once. A slice that is PENDING or READY becomes CANCELLED, with its
-/// tasks. Tasks that are QUEUED, DISPATCHED or EXECUTING become CANCELLED: lease columns cleared, `finished_at` set, `error` =
+/// becomes CANCELLED unless it is FAILED, CANCELLED, or READY and all its tasks have ended, with its PENDING and READY slices and
+/// its tasks; was it PARTIAL, its trigger goes with it, or it would be planned anew at once. A slice that is PENDING, or READY with
+/// a task that has not ended, becomes CANCELLED, with its tasks. Tasks that are QUEUED, DISPATCHED or EXECUTING become CANCELLED: lease columns cleared, `finished_at` set, `error` =
 /// [`Cancel::fault`]; a run that is RUNNING becomes CANCELLED, with the same error and end. Whoever worked on one finds its
 /// fence gone at the next write. Windows that are cancelled are not covered: the next trigger plans them again (G-04).
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -15,9 +15,9 @@ use crate::time::Ts;
 /// the windows that are complete: those of which every task of the plan that has this very window, and was not replaced,
 /// is SUCCEEDED (a window may be read in several page ranges), and the done parts of tasks that ended short.
 ///
-/// ID: the segments of the namespace's newest plan that has any, by `ordinal`, from its first or from the value on, as far as
-/// their tasks, those that were replaced apart, are SUCCEEDED without a hole; earlier plans are behind it. The mark is the last
-/// of them: its ordinal + 1, its last id.
+/// ID: the segments of the namespace's newest plan that has any, by `ordinal`, from the value on, as far as one after the other
+/// their tasks, those that were replaced apart, are SUCCEEDED; earlier plans are behind it. Plans in parts may take turns, so
+/// the numbers between two segments of a plan may be another's. The mark is the last of them: its ordinal + 1, its last id.
 ///
 /// The event's `record_remarks` are [`RecordAdvance::remarks`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -74,7 +74,8 @@ pub struct FiredDue {
 }
 
 /// Leases the oldest trigger in REQUESTED whose `not_before` has come, whose lease is free or expired, whose inventory is not
-/// known to be full and on which there is no hold ([`Hold`](super::Hold)). The fence rises by one.
+/// known to be full and on which there is no hold ([`Hold`](super::Hold)). The fence rises by one. ADVISORY holds that were set
+/// [`ADVICE_LASTS`](super::ADVICE_LASTS) ago or earlier are ended first, by [`Release::BY_TIME`](super::Release::BY_TIME).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TakeTrigger {
     pub owner: String,

@@ -93,7 +93,7 @@ pub struct Signalled {
 
 /// What became of a record that an UPDATE looked at.
 ///
-/// Its `refresh_checked_at` becomes now, if it is stored, `failed` or not. An OPEN signal for it, whoever made it, is
+/// Its `refresh_checked_at` becomes now, if it is stored and `looked_at`, `failed` or not. An OPEN signal for it, whoever made it, is
 /// RESOLVED, and so are its SIGNALLED quarantine rows; with `failed` the signal has one more try and keeps the reason as
 /// `last_error`, and at [`MAX_SIGNAL_TRIES`] signal and rows are ABANDONED.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -101,6 +101,8 @@ pub struct Checked {
     pub key: String,
     /// Why its content could not be had, or could not be used.
     pub failed: Option<String>,
+    /// The far side had a word on this record. Otherwise it refused too much for that, and the record stays as old as it was.
+    pub looked_at: bool,
 }
 
 /// Gives a quarantine row up: ABANDONED, and the OPEN signal for its key with it. Changes nothing when it is RESOLVED or

@@ -77,7 +77,8 @@ async fn tasks_take_turns() {
 // covers: ING-4.10-38
 #[tokio::test(start_paused = true)]
 async fn without_a_store_requests_go_on_slowly_and_with_a_quota_not_at_all() {
-    let (world, away) = World::new(FarSide::with(0)).with_switch();
+    let (world, switch) = World::new(FarSide::with(0)).with_switch();
+    let away = &switch.away;
     let (gate, mut lane) = (world.gate("me"), lane(50.0, 5.0));
     assert!(send_for(&gate, &lane, Duration::from_secs(10)).await > 450);
     away.store(true, Relaxed);
@@ -139,4 +140,75 @@ async fn a_quota_that_is_used_up_sends_tasks_back_and_the_work_goes_on_later() {
         (rates().map(|rate| rate.quota_hard_hits).sum(), rates().map(|rate| rate.permits_total).sum());
     assert!(hits > 0, "{hits}");
     assert_eq!(permits, 12);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_is_never_answered_or_kills_its_bearer_is_asked_again() {
+    let (world, switch) = World::new(FarSide::with(0)).with_switch();
+    let (gate, lane) = (world.gate("me"), lane(50.0, 5.0));
+    for trouble in [&switch.mute, &switch.deadly] {
+        trouble.store(true, Relaxed);
+        let alone = send_for(&gate, &lane, Duration::from_secs(30)).await;
+        assert!((5..=35).contains(&alone), "by itself, slowly: {alone}");
+        trouble.store(false, Relaxed);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert!(send_for(&gate, &lane, Duration::from_secs(10)).await > 400, "as if nothing had been");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+}
+
+// covers: ING-4.10-17, ING-4.10-31
+#[tokio::test(start_paused = true)]
+async fn silence_holds_at_once_for_every_class_of_the_key_and_for_what_was_about_to_leave() {
+    let world = World::new(FarSide::with(0));
+    let (gate, one) = (world.gate("me"), lane(50.0, 5.0));
+    let two = Lane { class: "far/others".into(), ..one.clone() };
+    let elsewhere = Lane { key: "other".into(), ..one.clone() };
+    let lanes = [&one, &two, &elsewhere];
+    let mut tokens = Vec::new();
+    for lane in lanes {
+        tokens.push(gate.acquire(asker(lane)).await.unwrap());
+    }
+    let wish = Feedback { refused: false, retry_after: Some(Duration::from_secs(60)), remaining: None };
+    gate.feedback(&one, patra_core::Ts::from_secs(1_000_001), &wish);
+    let spent: Vec<bool> = tokens.into_iter().map(patra_engine::gate::Token::spend).collect();
+    assert_eq!(spent, [false, false, true], "a permit from before the wish is void");
+    for lane in [&one, &two] {
+        let Err((why, _)) = gate.acquire(asker(lane)).await else { panic!("silence was asked for") };
+        assert_eq!(why, Why::Cooldown);
+    }
+    assert!(gate.acquire(asker(&elsewhere)).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_who_wait_for_a_slow_key_do_not_wear_out_the_store() {
+    let (world, switch) = World::new(FarSide::with(0)).with_switch();
+    let (gate, lane) = (world.gate("me"), Arc::new(lane(0.2, 1.0)));
+    let tasks = (0..8).map(|_| {
+        let (gate, lane) = (Arc::clone(&gate), Arc::clone(&lane));
+        tokio::spawn(async move {
+            let patient = Asker { deadline: Duration::from_secs(600), ..asker(&lane) };
+            assert!(gate.acquire(patient).await.unwrap().spend());
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    let asked = switch.asked.load(Relaxed);
+    assert!(asked <= 24, "{asked} questions for eight permits in forty seconds");
+}
+
+// covers: ING-4.10-16, ING-4.10-31
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_told_to_the_store_once() {
+    let (world, switch) = World::new(FarSide { throttle_every: 4, ..FarSide::with(95) }).with_switch();
+    world.fire("job").await;
+    let engine = world.start("one").await;
+    engine.nudge();
+    assert_eq!(world.finished("job").await.inserted, 95);
+    stop(engine).await;
+    let refused = world.transport.requests.load(Relaxed) / 4;
+    let told = switch.told.load(Relaxed);
+    assert!(refused >= 3, "{refused}");
+    assert!(told >= 1 && told <= refused, "{told} told of {refused} refusals");
 }

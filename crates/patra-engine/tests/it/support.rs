@@ -60,45 +60,22 @@ impl World {
 
     /// The first reads of manifests and snapshots find the store away.
     pub(crate) fn with_blind_store(self, reads: u64) -> World {
-        let rng = std::sync::Mutex::new(Rng::new(0));
-        let blind = AtomicU64::new(reads);
-        let port = Arc::new(Flaky {
-            store: self.store.clone(),
-            rng,
-            odds: 0,
-            blind,
-            registry_reads: Arc::default(),
-            away: Arc::default(),
-        });
+        let port = Arc::new(Flaky { blind: AtomicU64::new(reads), ..Flaky::new(&self.store) });
         World { port, ..self }
     }
 
     /// Counts how often the registry is read.
     pub(crate) fn with_watched_store(self) -> (World, Arc<AtomicU64>) {
         let registry_reads = Arc::<AtomicU64>::default();
-        let flaky = Flaky {
-            store: self.store.clone(),
-            rng: std::sync::Mutex::new(Rng::new(0)),
-            odds: 0,
-            blind: AtomicU64::new(0),
-            registry_reads: Arc::clone(&registry_reads),
-            away: Arc::default(),
-        };
+        let flaky = Flaky { registry_reads: Arc::clone(&registry_reads), ..Flaky::new(&self.store) };
         (World { port: Arc::new(flaky), ..self }, registry_reads)
     }
 
     /// A store that can be sent away.
-    pub(crate) fn with_switch(self) -> (World, Arc<AtomicBool>) {
-        let away = Arc::<AtomicBool>::default();
-        let flaky = Flaky {
-            store: self.store.clone(),
-            rng: std::sync::Mutex::new(Rng::new(0)),
-            odds: 0,
-            blind: AtomicU64::new(0),
-            registry_reads: Arc::default(),
-            away: Arc::clone(&away),
-        };
-        (World { port: Arc::new(flaky), ..self }, away)
+    pub(crate) fn with_switch(self) -> (World, Arc<Switch>) {
+        let switch = Arc::<Switch>::default();
+        let flaky = Flaky { switch: Arc::clone(&switch), ..Flaky::new(&self.store) };
+        (World { port: Arc::new(flaky), ..self }, switch)
     }
 
     pub(crate) fn gate(&self, owner: &str) -> Arc<Gate> {
@@ -195,6 +172,8 @@ pub(crate) struct FarSide {
     pub(crate) latency: Duration,
     /// Every so many requests fail with 500.
     pub(crate) fail_every: u64,
+    /// Every so many are refused with 429.
+    pub(crate) throttle_every: u64,
     /// The offset in the first slice at which the answer is always 404.
     pub(crate) poison: Option<u64>,
     pub(crate) panics: bool,
@@ -222,6 +201,9 @@ impl FarSide {
         let (offset, from, to) = (get("offset"), get("from"), get("to"));
         if from == 0 && self.poison == Some(offset) {
             return (404, String::new());
+        }
+        if self.throttle_every > 0 && number.is_multiple_of(self.throttle_every) {
+            return (429, String::new());
         }
         if self.fail_every > 0 && number.is_multiple_of(self.fail_every) {
             return (500, String::new());
@@ -251,9 +233,21 @@ impl Transport for FarSide {
 
 /// The store, but four in ten transactions go wrong.
 pub(crate) fn flaky(store: &SharedMem, seed: u64) -> Arc<dyn Store> {
-    let rng = std::sync::Mutex::new(Rng::new(seed));
-    let blind = AtomicU64::new(0);
-    Arc::new(Flaky { store: store.clone(), rng, odds: 4, blind, registry_reads: Arc::default(), away: Arc::default() })
+    Arc::new(Flaky { rng: std::sync::Mutex::new(Rng::new(seed)), odds: 4, ..Flaky::new(store) })
+}
+
+/// What a store does at the moment, and how often its gate was asked.
+#[derive(Debug, Default)]
+pub(crate) struct Switch {
+    /// Nothing is answered but that.
+    pub(crate) away: AtomicBool,
+    /// The gate's questions are never answered.
+    pub(crate) mute: AtomicBool,
+    /// Whoever carries them dies.
+    pub(crate) deadly: AtomicBool,
+    pub(crate) asked: AtomicU64,
+    /// Those that had something to tell.
+    pub(crate) told: AtomicU64,
 }
 
 /// A store that is sometimes busy, sometimes away, and sometimes does its work and loses the answer.
@@ -266,11 +260,21 @@ struct Flaky {
     /// Reads still to fail.
     blind: AtomicU64,
     registry_reads: Arc<AtomicU64>,
-    /// Nothing is answered at all.
-    away: Arc<AtomicBool>,
+    switch: Arc<Switch>,
 }
 
 impl Flaky {
+    fn new(store: &SharedMem) -> Flaky {
+        Flaky {
+            store: store.clone(),
+            rng: std::sync::Mutex::new(Rng::new(0)),
+            odds: 0,
+            blind: AtomicU64::new(0),
+            registry_reads: Arc::default(),
+            switch: Arc::default(),
+        }
+    }
+
     fn blinded(&self) -> bool {
         self.blind.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
     }
@@ -284,8 +288,16 @@ impl Commands for Flaky {
     fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>> {
         let dice = self.rng.lock().unwrap().below(10) + 4 - self.odds;
         Box::pin(async move {
-            if self.away.load(Relaxed) {
+            if self.switch.away.load(Relaxed) {
                 return Err(TxError::Unavailable("away".into()));
+            }
+            if let Tx::AskGate(question) = &tx {
+                self.switch.asked.fetch_add(1, Relaxed);
+                self.switch.told.fetch_add(u64::from(!question.ask.signals.is_empty()), Relaxed);
+                assert!(!self.switch.deadly.load(Relaxed), "a store that kills whoever asks");
+                if self.switch.mute.load(Relaxed) {
+                    return std::future::pending().await;
+                }
             }
             match dice {
                 0 => Err(TxError::Busy),

@@ -32,6 +32,17 @@ impl Check<'_> {
         self.at_least(&format!("{path}.raw.keep"), keep, MIN_KEEP);
     }
 
+    /// A request takes its permits at once, and no more are ever there than the burst (ING-4.10-10).
+    pub(super) fn affords(&mut self, path: &str, rate: &RateLimit) {
+        let platform = crate::snapshot::RateLimit::default();
+        let (cost, burst) = (rate.cost.unwrap_or(platform.cost), rate.burst.unwrap_or(platform.burst));
+        if burst > 0 && cost > burst && cost <= MAX_COST {
+            let message = format!("a request takes {cost} permits, but there are never more than the burst of {burst}");
+            let hint = format!("for example burst: {cost}");
+            self.report_with(&format!("{path}.rate_limit.cost"), message, hint);
+        }
+    }
+
     fn limits(&mut self, path: &str, limits: &Limits) {
         if limits.concurrency.is_some_and(|tasks| tasks == 0 || tasks > MAX_CONCURRENCY) {
             self.report(&format!("{path}.concurrency"), format!("expected 1 to {MAX_CONCURRENCY} tasks"));

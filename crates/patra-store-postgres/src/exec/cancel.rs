@@ -14,9 +14,20 @@ const LOCK_TRIGGER: &str = "SELECT id FROM ing_schedule_instance WHERE public_id
 const LOCK_FAMILY: &str = "
 SELECT id FROM ing_schedule_instance WHERE id = $1 OR parent_id = $1 OR root_id = $1 ORDER BY id FOR UPDATE";
 
-const FIND_PLANS: &str = "
-SELECT id FROM ing_plan
-WHERE schedule_instance_id = ANY ($1::bigint[]) AND status_code NOT IN ('FAILED', 'CANCELLED')";
+/// A plan that is sliced to its end and whose tasks have ended is over.
+macro_rules! open_plan {
+    () => {
+        "(p.status_code IN ('DRAFT', 'SLICING', 'PARTIAL') OR p.status_code = 'READY' AND EXISTS (
+    SELECT 1 FROM ing_task t WHERE t.plan_id = p.id AND t.status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING')))"
+    };
+}
+
+const FIND_PLANS: &str = concat!(
+    "
+SELECT p.id FROM ing_plan p
+WHERE p.schedule_instance_id = ANY ($1::bigint[]) AND ",
+    open_plan!()
+);
 
 /// Whoever slices the plan has the trigger.
 const LOCK_PLANNER: &str = "
@@ -24,9 +35,12 @@ SELECT i.id FROM ing_schedule_instance i
 WHERE i.id = (SELECT schedule_instance_id FROM ing_plan WHERE id = $1)
 FOR UPDATE";
 
-const FIND_PLAN: &str = "SELECT status_code NOT IN ('FAILED', 'CANCELLED') FROM ing_plan WHERE id = $1";
+const FIND_PLAN: &str = concat!("SELECT ", open_plan!(), " FROM ing_plan p WHERE p.id = $1");
 
-const FIND_SLICE: &str = "SELECT status_code IN ('PENDING', 'READY') FROM ing_plan_slice WHERE id = $1";
+const FIND_SLICE: &str = "
+SELECT s.status_code = 'PENDING' OR s.status_code = 'READY' AND EXISTS (
+    SELECT 1 FROM ing_task t WHERE t.slice_id = s.id AND t.status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING'))
+FROM ing_plan_slice s WHERE s.id = $1";
 
 const FIND_TASK: &str = "SELECT true FROM ing_task WHERE id = $1";
 

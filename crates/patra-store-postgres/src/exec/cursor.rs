@@ -57,9 +57,9 @@ FROM ing_cursor c
 JOIN ing_task t ON t.cursor_id = c.id AND t.window_to IS NULL AND t.window_from IS NULL
   AND t.ordinal >= coalesce(c.normalized_numeric, 0)
 WHERE c.id = $1 AND t.plan_id = (
-  SELECT n.plan_id FROM ing_task n
-  WHERE n.cursor_id = $1 AND n.window_to IS NULL AND n.window_from IS NULL
-  ORDER BY n.cursor_id DESC, n.window_to DESC, n.window_from DESC, n.ordinal DESC
+  SELECT p.id FROM ing_plan p
+  WHERE p.cursor_id = $1 AND EXISTS (SELECT 1 FROM ing_task n WHERE n.plan_id = p.id AND n.ordinal IS NOT NULL)
+  ORDER BY p.id DESC
   LIMIT 1)
 GROUP BY t.ordinal
 ORDER BY t.ordinal";
@@ -157,16 +157,12 @@ fn windows(rows: &[Row]) -> Result<Vec<Window>, Fail> {
     rows.iter().map(|row| Ok(Window { from: row.try_get::<_, Time>(0)?.0, to: row.try_get::<_, Time>(1)?.0 })).collect()
 }
 
-/// How far segments, by ordinal, are complete without a hole.
+/// How far segments, by ordinal, are complete. Numbers that are left out are another plan's.
 fn completed_segments(rows: &[Row]) -> Result<Option<Mark>, Fail> {
     let mut mark = None;
     for row in rows {
         let (place, done): (i64, bool) = (row.try_get(0)?, row.try_get(1)?);
-        let follows = match &mark {
-            Some(Mark::Nth { ordinal, .. }) => place == *ordinal,
-            _ => true,
-        };
-        if !done || !follows {
+        if !done {
             break;
         }
         mark = Some(Mark::Nth { ordinal: place + 1, last: row.try_get(2)? });

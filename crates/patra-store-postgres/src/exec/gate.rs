@@ -4,7 +4,7 @@ use patra_core::gate::{Answer, State};
 use patra_core::tx::AskGate;
 
 use super::{NOW, moment};
-use crate::error::{Fail, refused};
+use crate::error::Fail;
 use crate::pool::{Session, pipeline};
 
 const READ: &str = "SELECT state FROM ing_gate WHERE rate_key = $1 FOR UPDATE";
@@ -37,7 +37,10 @@ pub(super) async fn ask(session: &Session, op: &AskGate) -> Result<Answer, Fail>
         }
     };
     let text: &str = row.try_get(0)?;
-    let mut state = State::read(text).map_err(|error| refused(format!("ing_gate.state of {}: {error}", op.key)))?;
+    let (mut state, unreadable) = State::read_or_spent(text, op.limits, time.0);
+    if let Some(error) = unreadable {
+        tracing::warn!(rate_key = op.key, %error, "the state of a rate key is unreadable: burst and quotas count as used up");
+    }
     let answer = state.ask(op.limits, &op.ask, time.0);
     let tell = async {
         match answer.news {

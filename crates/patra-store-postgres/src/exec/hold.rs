@@ -109,8 +109,15 @@ pub(super) const RELEASE_ADVISED: &str = "
 UPDATE ing_hold SET released_by = $2, released_at = $3
 WHERE kind_code = 'ADVISORY' AND provenance_code = $1 AND released_at IS NULL";
 
+/// Those that have lasted long enough.
+pub(super) const RELEASE_OLD_ADVICE: &str = "
+UPDATE ing_hold SET released_by = $2, released_at = clock_timestamp()
+WHERE kind_code = 'ADVISORY' AND released_at IS NULL
+  AND created_at <= clock_timestamp() - $1::bigint * interval '1 microsecond'";
+
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[INSERT, FIND, RELEASE_ID, RELEASE_SUBJECT, RELEASE_ADVISORY, RELEASE_ADVISED];
+pub(super) const STATEMENTS: &[&str] =
+    &[INSERT, FIND, RELEASE_ID, RELEASE_SUBJECT, RELEASE_ADVISORY, RELEASE_ADVISED, RELEASE_OLD_ADVICE];
 
 pub(super) async fn set(session: &Session, op: &Hold) -> Result<Holding, Fail> {
     let [now, insert, find] = session.prepare([NOW, INSERT, FIND]).await?;

@@ -62,7 +62,7 @@ WITH given AS MATERIALIZED (
 ),
 items AS (
   UPDATE item SET refresh_checked_at = $7
-  WHERE project_key = $1 AND provenance_code = $2 AND dedup_scope = $4 AND dedup_key = ANY ($5::text[])
+  WHERE project_key = $1 AND provenance_code = $2 AND dedup_scope = $4 AND dedup_key = ANY ($9::text[])
 ),
 signals AS (
   UPDATE ing_signal s
@@ -200,6 +200,8 @@ pub(super) async fn check(session: &Session, statement: &Statement, op: &CommitB
     let stream = &op.stream;
     let keys: Vec<_> = op.checked.iter().map(|checked| checked.key.as_str()).collect();
     let failed: Vec<_> = op.checked.iter().map(|checked| checked.failed.as_deref()).collect();
+    let looked_at = op.checked.iter().filter(|checked| checked.looked_at);
+    let looked_at: Vec<_> = looked_at.map(|checked| checked.key.as_str()).collect();
     session
         .write(
             statement,
@@ -212,6 +214,7 @@ pub(super) async fn check(session: &Session, statement: &Statement, op: &CommitB
                 &failed,
                 &now,
                 &i64::from(MAX_SIGNAL_TRIES),
+                &looked_at,
             ],
         )
         .await?;

@@ -2,14 +2,14 @@
 
 use patra_core::state::{Operation, UpdateReason};
 use patra_core::tx::{
-    Fire, FireDue, Fired, FiredDue, Inventory, OpenPlan, Rest, SettleTrigger, Settlement, TakeTrigger, TriggerSettled,
-    TriggerTaken, TxError, When,
+    ADVICE_LASTS, Fire, FireDue, Fired, FiredDue, Inventory, OpenPlan, Release, Rest, SettleTrigger, Settlement,
+    TakeTrigger, TriggerSettled, TriggerTaken, TxError, When,
 };
 use patra_core::{Fence, InstanceId, PlanId};
 use serde_json::json;
 use tokio_postgres::Row;
 
-use super::hold::names_partition;
+use super::hold::{RELEASE_OLD_ADVICE, names_partition};
 use super::{NOW, count, micros, moment};
 use crate::error::{Fail, refused};
 use crate::json::{Json, JsonText};
@@ -169,10 +169,14 @@ pub(super) async fn fire_due(session: &Session, op: FireDue) -> Result<FiredDue,
 }
 
 pub(super) async fn take(session: &Session, op: &TakeTrigger) -> Result<Option<TriggerTaken>, Fail> {
-    let [take, open_plan] = session.prepare([TAKE, OPEN_PLAN]).await?;
+    let [advice, take, open_plan] = session.prepare([RELEASE_OLD_ADVICE, TAKE, OPEN_PLAN]).await?;
     let lease = micros(op.lease);
     let full: Vec<_> = op.full.iter().map(Inventory::to_text).collect();
-    let ((), taken) = pipeline!(session.begin(), session.opt(&take, &[&op.owner, &lease, &full]))?;
+    let ((), _, taken) = pipeline!(
+        session.begin(),
+        session.write(&advice, &[&micros(ADVICE_LASTS), &Release::BY_TIME]),
+        session.opt(&take, &[&op.owner, &lease, &full]),
+    )?;
     let Some(taken) = taken else {
         session.commit().await?;
         return Ok(None);

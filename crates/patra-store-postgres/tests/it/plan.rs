@@ -1,9 +1,10 @@
-//! A plan that is no longer to be executed, though its tasks wait in the queue.
+//! What no operation leads to, or not within the time of a test: these write beside the store.
 
 use std::sync::Arc;
 
-use patra_core::port::query::View;
-use patra_core::tx::{LeaseRef, RunStarted, StartRun};
+use patra_core::port::query::{Cell, View};
+use patra_core::state::{HoldKind, Operation};
+use patra_core::tx::{ADVICE_LASTS, LeaseRef, Release, RunStarted, StartRun};
 use patra_testkit::contract::{Fixture, Subject, Time, make};
 
 use crate::support::Schema;
@@ -24,4 +25,24 @@ async fn a_task_is_executed_only_while_its_plan_is_ready_or_partial() {
         assert_eq!(fx.task_status(&lease).await, if goes { "EXECUTING" } else { "CANCELLED" });
         assert_eq!(fx.rows(View::Runs).await.is_empty(), !goes);
     }
+}
+
+/// The contract waits for it on a clock that can be moved.
+#[tokio::test]
+async fn an_advice_ends_when_it_has_lasted_long_enough() {
+    let Some(schema) = Schema::new() else { return };
+    let fx = Fixture::new(Subject { store: Arc::new(schema.open().await), time: Time::Real });
+    fx.fire("waiting").await;
+    fx.ok(make::hold(HoldKind::Advisory, make::partition(Operation::Harvest))).await;
+    let beside = schema.client().await;
+    let age = async |secs: f64| {
+        let made = "UPDATE ing_hold SET created_at = clock_timestamp() - $1::float8 * interval '1 second'";
+        beside.execute(made, &[&secs]).await.expect("an age");
+    };
+    age(ADVICE_LASTS.as_secs_f64() - 60.0).await;
+    assert_eq!(fx.take().await, None);
+    assert_eq!(fx.rows(View::Holds).await.at(0, "released_by"), Cell::Null);
+    age(ADVICE_LASTS.as_secs_f64()).await;
+    assert!(fx.take().await.is_some());
+    assert_eq!(fx.rows(View::Holds).await.at(0, "released_by"), Cell::Text(Release::BY_TIME.into()));
 }

@@ -26,7 +26,9 @@ const READ_PLANNING: &str = "SELECT schedule_instance_id FROM ing_plan WHERE id 
 
 const CANCEL_PLAN: &str = "
 UPDATE ing_plan SET status_code = 'CANCELLED'
-WHERE id = ?1 AND status_code IN ('DRAFT', 'SLICING', 'READY', 'PARTIAL')";
+WHERE id = ?1 AND (status_code IN ('DRAFT', 'SLICING', 'PARTIAL')
+  OR status_code = 'READY' AND EXISTS (
+    SELECT 1 FROM ing_task WHERE plan_id = ?1 AND status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING')))";
 
 const CANCEL_SLICES: &str = "
 UPDATE ing_plan_slice SET status_code = 'CANCELLED'
@@ -36,7 +38,9 @@ const HAS_SLICE: &str = "SELECT id FROM ing_plan_slice WHERE id = ?1";
 
 const CANCEL_SLICE: &str = "
 UPDATE ing_plan_slice SET status_code = 'CANCELLED'
-WHERE id = ?1 AND status_code IN ('PENDING', 'READY')";
+WHERE id = ?1 AND (status_code = 'PENDING'
+  OR status_code = 'READY' AND EXISTS (
+    SELECT 1 FROM ing_task WHERE slice_id = ?1 AND status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING')))";
 
 const TASKS_OF_PLAN: &str = "
 SELECT id FROM ing_task WHERE plan_id = ?1 AND status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING')";

@@ -49,14 +49,9 @@ WHERE cursor_id = ?1 AND window_to IS NULL AND window_from IS NULL AND ordinal >
 GROUP BY ordinal
 ORDER BY ordinal";
 
-const BEGINS_BEFORE: &str = "
-SELECT EXISTS (
-  SELECT 1 FROM ing_task
-  WHERE cursor_id = ?1 AND window_to IS NULL AND window_from IS NULL AND ordinal < ?2 AND plan_id = ?3)";
-
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] =
-    &[BEYOND_FORWARD, BEYOND_BACKFILL, NEXT_ORDINAL, READ_HISTORY, NEWEST_PLAN, SEGMENTS, BEGINS_BEFORE];
+    &[BEYOND_FORWARD, BEYOND_BACKFILL, NEXT_ORDINAL, READ_HISTORY, NEWEST_PLAN, SEGMENTS];
 
 /// Windows beyond the value that are done or under way, sorted, each once.
 pub(super) fn covered(db: &Connection, cursor: &Cursor, start: Ts) -> Result<Vec<Window>> {
@@ -148,7 +143,7 @@ pub(super) fn history(db: &Connection, cursor: &Cursor) -> Result<History> {
     Ok(history)
 }
 
-/// The end of the unbroken sequence of complete segments of the newest plan, from the value on.
+/// The last of the segments of the newest plan that are complete one after the other, from the value on.
 pub(super) fn completed_segments(db: &Connection, cursor: &Cursor) -> Result<Option<Mark>> {
     let newest = db.prepare_cached(NEWEST_PLAN)?.query_row([cursor.id.0], |row| row.get::<_, i64>(0)).optional()?;
     let Some(plan) = newest else { return Ok(None) };
@@ -158,21 +153,13 @@ pub(super) fn completed_segments(db: &Connection, cursor: &Cursor) -> Result<Opt
     };
     let mut statement = db.prepare_cached(SEGMENTS)?;
     let mut rows = statement.query(params![cursor.id.0, value, plan])?;
-    let (mut reached, mut next) = (None, value);
+    let mut reached = None;
     while let Some(row) = rows.next()? {
-        let ordinal: i64 = row.get(0)?;
-        // The plan may begin behind the value; a hole within it is where its complete part ends.
-        let begins = reached.is_none() && ordinal > value && !begins_before(db, cursor, value, plan)?;
-        if !row.get(2)? || (ordinal != next && !begins) {
+        // Numbers that are left out are another plan's.
+        if !row.get(2)? {
             break;
         }
-        next = ordinal + 1;
-        reached = Some(Mark::Nth { ordinal: next, last: row.get(1)? });
+        reached = Some(Mark::Nth { ordinal: row.get::<_, i64>(0)? + 1, last: row.get(1)? });
     }
     Ok(reached)
-}
-
-fn begins_before(db: &Connection, cursor: &Cursor, ordinal: i64, plan: i64) -> Result<bool> {
-    let values = params![cursor.id.0, ordinal, plan];
-    Ok(db.prepare_cached(BEGINS_BEFORE)?.query_row(values, |row| row.get(0))?)
 }

@@ -5,7 +5,7 @@ use patra_core::gate::{Answer, State};
 use patra_core::tx::AskGate;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 const READ: &str = "SELECT state FROM ing_gate WHERE rate_key = ?1";
 
@@ -20,7 +20,11 @@ pub(super) fn ask(db: &Connection, op: &AskGate, now: Ts) -> Result<Answer> {
     let stored: Option<String> = db.prepare_cached(READ)?.query_row([&op.key], |row| row.get(0)).optional()?;
     let mut state = match stored {
         Some(text) => {
-            State::read(&text).map_err(|error| Error::refused(format!("ing_gate.state of {}: {error}", op.key)))?
+            let (state, unreadable) = State::read_or_spent(&text, op.limits, now);
+            if let Some(error) = unreadable {
+                tracing::warn!(rate_key = op.key, %error, "the state of a rate key is unreadable: burst and quotas count as used up");
+            }
+            state
         }
         None => State::new(op.limits, now),
     };

@@ -1,7 +1,7 @@
 //! What stands still: setting and releasing holds, and asking whether one covers a task.
 
 use patra_core::state::Operation;
-use patra_core::tx::{Hold, Holding, Release, Released, Subject, Which};
+use patra_core::tx::{ADVICE_LASTS, Hold, Holding, Release, Released, Subject, Which};
 use patra_core::{CredentialId, HoldId, PlanId, SliceId, TaskId, Ts};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -32,14 +32,26 @@ const RELEASE_ADVISED: &str = "
 UPDATE ing_hold SET released_by = ?2, released_at = ?3
 WHERE kind_code = 'ADVISORY' AND provenance_code = ?1 AND released_at IS NULL";
 
+const RELEASE_OLD_ADVICE: &str = "
+UPDATE ing_hold SET released_by = ?2, released_at = ?3
+WHERE kind_code = 'ADVISORY' AND released_at IS NULL AND created_at <= ?1";
+
 pub(crate) const READ_STOPPING: &str = "
 SELECT provenance_code, endpoint_name, operation_code, credential_id, plan_id, slice_id, task_id
 FROM ing_hold
 WHERE kind_code IN ('PAUSE', 'BREAK') AND released_at IS NULL";
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] =
-    &[INSERT, READ_ID, RELEASE_ID, RELEASE_SUBJECT, RELEASE_ADVISORY, RELEASE_ADVISED, READ_STOPPING];
+pub(super) const STATEMENTS: &[&str] = &[
+    INSERT,
+    READ_ID,
+    RELEASE_ID,
+    RELEASE_SUBJECT,
+    RELEASE_ADVISORY,
+    RELEASE_ADVISED,
+    RELEASE_OLD_ADVICE,
+    READ_STOPPING,
+];
 
 pub(super) fn set(db: &Connection, op: &Hold, now: Ts) -> Result<Holding> {
     if let Some(flaw) = op.subject.flaw() {
@@ -87,6 +99,13 @@ pub(super) fn release_advisory(db: &Connection, partition: &Subject, now: Ts) ->
 /// Ends the advisory pauses of a provenance: it has another manifest now.
 pub(super) fn release_advised(db: &Connection, provenance_code: &str, now: Ts) -> Result<()> {
     db.prepare_cached(RELEASE_ADVISED)?.execute(params![provenance_code, Release::BY_MANIFEST, now.micros()])?;
+    Ok(())
+}
+
+/// Ends the advisory pauses that have lasted long enough.
+pub(super) fn release_old_advice(db: &Connection, now: Ts) -> Result<()> {
+    let values = params![(now - ADVICE_LASTS).micros(), Release::BY_TIME, now.micros()];
+    db.prepare_cached(RELEASE_OLD_ADVICE)?.execute(values)?;
     Ok(())
 }
 

@@ -112,9 +112,11 @@ pub(super) fn resolve_stored(db: &Connection, stream: &Stream, keys: &[&str], no
 /// What became of the records that an UPDATE looked at.
 pub(super) fn check(db: &Connection, stream: &Stream, checked: &[Checked], now: Ts) -> Result<()> {
     let Stream { project_key, provenance_code, endpoint_name, dedup_scope, .. } = stream;
-    for Checked { key, failed } in checked {
-        let item = params![project_key, provenance_code, dedup_scope, key, now.micros()];
-        db.prepare_cached(MARK_CHECKED)?.execute(item)?;
+    for Checked { key, failed, looked_at } in checked {
+        if *looked_at {
+            let item = params![project_key, provenance_code, dedup_scope, key, now.micros()];
+            db.prepare_cached(MARK_CHECKED)?.execute(item)?;
+        }
         let Some(reason) = failed else {
             let values = params![project_key, provenance_code, endpoint_name, key, now.micros()];
             db.prepare_cached(RESOLVE)?.execute(values)?;

@@ -9,6 +9,7 @@ use patra_core::{Fence, InstanceId, PlanId, Ts};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::json;
 
+use super::hold;
 use crate::error::{Error, Result};
 use crate::sql::{maybe_time, maybe_window, maybe_word, time, word};
 
@@ -166,6 +167,7 @@ fn read_due(row: &Row<'_>) -> rusqlite::Result<Due> {
 }
 
 pub(super) fn take(db: &Connection, op: &TakeTrigger, now: Ts) -> Result<Option<TriggerTaken>> {
+    hold::release_old_advice(db, now)?;
     let full = json!(op.full.iter().map(Inventory::to_text).collect::<Vec<_>>()).to_string();
     let values = params![op.owner, (now + op.lease).micros(), now.micros(), full];
     let taken = db.prepare_cached(TAKE)?.query_row(values, |row| {

@@ -86,9 +86,9 @@ pub(super) async fn a_slice_is_cancelled_with_its_task(fx: Fixture) {
     let slice = |lease: &Lease| cancel(Target::Slice(lease.lineage.slice));
     assert_eq!(fx.ok(slice(&leases[0])).await, counts(0, 0, 1, 1));
     assert_eq!(fx.ok(slice(&leases[0])).await, counts(0, 0, 0, 0));
-    assert_eq!(fx.ok(slice(&leases[1])).await, counts(0, 0, 1, 0), "its task has ended");
+    assert_eq!(fx.ok(slice(&leases[1])).await, counts(0, 0, 0, 0), "its task has ended");
     assert_eq!(tasks(&fx).await, ["CANCELLED", "SUCCEEDED", "QUEUED"]);
-    assert_eq!(fx.rows(View::Slices).await.texts("status_code"), ["READY", "CANCELLED", "CANCELLED"]);
+    assert_eq!(fx.rows(View::Slices).await.texts("status_code"), ["READY", "READY", "CANCELLED"]);
     assert_eq!(fx.rows(View::Plans).await.texts("status_code"), ["READY"]);
     // One that narrower ones have replaced is over already.
     let lease = fx.next().await;
@@ -117,6 +117,20 @@ pub(super) async fn a_plan_is_cancelled_with_all_that_came_of_it(fx: Fixture) {
     assert!(progress.is_finished());
     assert_eq!((progress.tasks_succeeded, progress.tasks_split, progress.tasks_cancelled), (1, 1, 3));
     assert_eq!(fx.coverage().await.covered, [make::window(0, 10), make::window(40, 50)]);
+}
+
+/// What is done cannot be undone, and must not look as if it were.
+pub(super) async fn a_plan_that_has_ended_stays_as_it_is(fx: Fixture) {
+    let saved = fx.plan("a", &make::windows(0, 2)).await;
+    let leases = fx.claim(2).await;
+    fx.finish(&leases[0], RunEnd::Succeeded).await;
+    fx.finish(&leases[1], RunEnd::Failed { error: make::fault("refused") }).await;
+    for target in [Target::Plan(saved.plan), Target::Trigger("a".into())] {
+        assert_eq!(fx.ok(cancel(target)).await, counts(0, 0, 0, 0));
+    }
+    assert_eq!(fx.rows(View::Plans).await.texts("status_code"), ["READY"]);
+    assert_eq!(fx.rows(View::Slices).await.texts("status_code"), ["READY", "READY"]);
+    assert_eq!(fx.coverage().await.covered, [make::window(0, 10)]);
 }
 
 /// Otherwise its trigger would plan the same again at once.

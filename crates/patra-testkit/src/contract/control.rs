@@ -6,8 +6,8 @@ use std::time::Duration;
 use patra_core::port::query::{Cell, View};
 use patra_core::state::{HoldKind, Operation, TaskStatus};
 use patra_core::tx::{
-    EndRun, Fire, Hold, Lease, LeaseRef, Release, Renew, Renewed, RunEnd, SettleTrigger, Settlement, Subject,
-    TriggerTaken, TxError, Which,
+    ADVICE_LASTS, EndRun, Fire, Hold, Lease, LeaseRef, Release, Renew, Renewed, RunEnd, SettleTrigger, Settlement,
+    Subject, TriggerTaken, TxError, Which,
 };
 use patra_core::{CredentialId, HoldId};
 
@@ -223,6 +223,27 @@ pub(super) async fn an_advice_ends_when_a_task_of_its_partition_succeeds(fx: Fix
     let rows = fx.rows(View::Holds).await;
     assert_eq!(text(&rows.at(3, "released_by")), Release::BY_SUCCESS);
     assert_eq!(text(&rows.at(3, "kind_code")), "ADVISORY");
+}
+
+/// What nothing else ends must not stand still for ever.
+pub(super) async fn an_advice_ends_when_it_has_lasted_long_enough(fx: Fixture) {
+    // A store with its own clock would need as long: its own tests turn the clock back.
+    if fx.subject.is_real() {
+        return;
+    }
+    fx.fire("waiting").await;
+    for kind in [ADVISORY, PAUSE] {
+        fx.ok(make::hold(kind, make::partition(Operation::Harvest))).await;
+    }
+    fx.pass(ADVICE_LASTS - Duration::from_millis(1)).await;
+    assert_eq!(fx.take().await, None);
+    let released = async || fx.rows(View::Holds).await.column("released_by");
+    assert_eq!(released().await, [Cell::Null, Cell::Null]);
+    fx.pass(Duration::from_millis(1)).await;
+    assert_eq!(fx.take().await, None, "a pause has no end of its own");
+    assert_eq!(released().await, [Cell::Null, Cell::Text(Release::BY_TIME.into())]);
+    assert_eq!(release(&fx, Which::On(make::partition(Operation::Harvest))).await, 1);
+    assert!(fx.take().await.is_some());
 }
 
 pub(super) async fn an_advice_ends_with_another_manifest(fx: Fixture) {

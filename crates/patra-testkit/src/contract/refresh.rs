@@ -35,7 +35,7 @@ fn signal(keys: &[&str]) -> Signal {
 }
 
 fn checked(key: &str, failed: Option<&str>) -> Checked {
-    Checked { key: key.into(), failed: failed.map(str::to_owned) }
+    Checked { key: key.into(), failed: failed.map(str::to_owned), looked_at: true }
 }
 
 fn rejected(index: u32, key: &str) -> Rejected {
@@ -128,8 +128,15 @@ pub(super) async fn an_item_knows_its_mapping_and_when_it_was_looked_at(fx: Fixt
     };
     fx.ok(Arc::new(look)).await;
     assert!(looked("a").await.1 > first);
-    assert!(looked("b").await.1 > replaced, "in vain, but looked at");
+    let (_, again) = looked("b").await;
+    assert!(again > replaced, "in vain, but looked at");
     assert_eq!(looked("a").await.0, make::GENERATION);
+    fx.ok(signal(&["b"])).await;
+    fx.pass(TICK).await;
+    let refused = vec![Checked { looked_at: false, ..checked("b", Some("422")) }];
+    fx.ok(Arc::new(CommitBatch { checked: refused, ..make::page(&lease, run, 4, vec![], true) })).await;
+    assert_eq!(looked("b").await.1, again, "nobody had a word on it");
+    assert_eq!(int(&fx.rows(View::Signals).await.at(0, "tries")), 1, "but it was tried");
 }
 
 // covers: ING-12.5-01, ING-12.5-02, ING-12.5-03, ING-12.2-06

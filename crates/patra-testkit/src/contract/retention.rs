@@ -146,7 +146,7 @@ pub(super) async fn what_is_over_is_deleted_and_what_lasts_is_not(fx: Fixture) {
     fx.ok(signal("settled")).await;
     fx.ok(signal("open")).await;
     let mut page = make::page(&lease, run, 3, vec![], true);
-    page.checked = vec![patra_core::tx::Checked { key: "settled".into(), failed: None }];
+    page.checked = vec![patra_core::tx::Checked { key: "settled".into(), failed: None, looked_at: true }];
     fx.ok(Arc::new(page)).await;
     fx.pass(make::BEYOND).await;
     // A raw body goes by its own time.

@@ -9,9 +9,9 @@ use patra_core::record::Stream;
 use patra_core::state::{Direction, Operation};
 use patra_core::tx::{
     Advance, AdvanceCursor, Cause, Checked, CommitBatch, Coverage, IdRange, Lease, PlanTarget, ReadCoverage,
-    ReadSegments, RecordAdvance, Rest, RunEnd, SavePlan, Segments, Wanted,
+    ReadSegments, RecordAdvance, Rest, RunEnd, SavePlan, Segments, TriggerTaken, Wanted,
 };
-use patra_core::{CursorId, RunId, Ts};
+use patra_core::{CursorId, PlanId, RunId, Ts};
 
 use super::fixture::{int, text};
 use super::{Fixture, make};
@@ -146,6 +146,34 @@ pub(super) async fn refreshing_does_not_move_the_harvest(fx: Fixture) {
     assert_eq!(fx.rows(View::Events).await.column("cursor_id"), [Cell::Int(refresh.0)]);
 }
 
+/// Plans in parts take turns, and the numbers of their segments mix.
+pub(super) async fn a_plan_whose_numbers_another_has_taken_between_counts_on(fx: Fixture) {
+    let part = |taken: &TriggerTaken, epoch, first, ids: &[&str], target: Option<PlanId>| {
+        let plan = make::id_plan(taken, epoch, first, ids);
+        let target = target.map_or(plan.target.clone(), PlanTarget::Existing);
+        Arc::new(SavePlan { complete: false, target, ..plan })
+    };
+    fx.ok(make::fire("a", Operation::Update)).await;
+    let taken = fx.take().await.expect("the first");
+    let first = fx.ok(part(&taken, 0, 0, &["f", "k"], None)).await;
+    fx.ok(make::fire("b", Operation::Update)).await;
+    let again = fx.take().await.expect("the first again");
+    let taken = fx.take().await.expect("the second");
+    let second = fx.ok(part(&taken, 1, 2, &["f", "k"], None)).await;
+    fx.ok(part(&again, 2, 4, &["r", "z"], Some(first.plan))).await;
+    fx.take().await.expect("the first once more");
+    let taken = fx.take().await.expect("the second again");
+    fx.ok(part(&taken, 3, 6, &["r", "z"], Some(second.plan))).await;
+    let cursor = second.cursor;
+    let mut leases = fx.claim(8).await;
+    leases.retain(|lease| lease.lineage.plan == second.plan);
+    assert_eq!(leases.len(), 4);
+    for (lease, target) in leases.iter().zip([nth(3, "f"), nth(4, "k"), nth(7, "r"), nth(8, "z")]) {
+        fx.finish(lease, RunEnd::Succeeded).await;
+        assert_eq!(fx.advance(cursor).await.target, Some(target), "the other plan is behind");
+    }
+}
+
 /// A run that may commit, with these records stored.
 async fn stored(fx: &Fixture, keys: &[&str]) -> (Lease, RunId) {
     fx.plan("store", &make::windows(0, 1)).await;
@@ -218,7 +246,7 @@ pub(super) async fn what_was_looked_at_or_mapped_anew_is_wanted_no_more(fx: Fixt
     assert!(keys(&Wanted::Stale { before: Ts::from_secs(0) }, &whole, None, 9).await.is_empty());
 
     fx.pass(Duration::from_millis(5)).await;
-    let seen = |key: &str| Checked { key: key.into(), failed: None };
+    let seen = |key: &str| Checked { key: key.into(), failed: None, looked_at: true };
     let mut page = make::page(&lease, run, 2, vec![make::record("c", 2)], true);
     page.generation = "generation 2".into();
     page.checked = vec![seen("a"), seen("nowhere")];

@@ -102,7 +102,10 @@ impl MemStore {
             }
             Target::Slice(slice) if place(slice.0) < self.slices.len() => {
                 done.found = true;
-                self.cancel_slice(now, op, *slice, &mut done);
+                let pending = self.slices[place(slice.0)].status == SliceStatus::Pending;
+                if pending || self.has_open_task(|task| task.lineage.slice == *slice) {
+                    self.cancel_slice(now, op, *slice, &mut done);
+                }
             }
             Target::Task(task) if place(task.0) < self.tasks.len() => {
                 done.found = true;
@@ -111,6 +114,10 @@ impl MemStore {
             Target::Plan(_) | Target::Slice(_) | Target::Task(_) => {}
         }
         done
+    }
+
+    fn has_open_task(&self, meant: impl Fn(&Task) -> bool) -> bool {
+        self.tasks.iter().any(|task| !task.status.is_final() && meant(task))
     }
 
     fn cancel_trigger(&mut self, op: &Cancel, id: InstanceId, done: &mut Cancelled) {
@@ -124,7 +131,8 @@ impl MemStore {
 
     fn cancel_plan(&mut self, now: Ts, op: &Cancel, id: PlanId, done: &mut Cancelled) {
         let row = &self.plans[place(id.0)];
-        if !row.status.may_become(PlanStatus::Cancelled) {
+        let over = row.status == PlanStatus::Ready && !self.has_open_task(|task| task.lineage.plan == id);
+        if over || !row.status.may_become(PlanStatus::Cancelled) {
             return;
         }
         if row.status == PlanStatus::Partial {

@@ -46,29 +46,26 @@ impl MemStore {
         Ok(Advance { direction, value, target, version: cursor.version })
     }
 
-    /// How far the segments of the newest plan that has any are complete without a hole.
+    /// How far the segments of the newest plan that has any are complete.
     fn completed_segments(&self, cursor: &Cursor) -> Option<Mark> {
         let segments = &self.index.namespaces[place(cursor.id.0)].segments;
         let tasks = || segments.iter().map(|(ordinal, task)| (*ordinal, &self.tasks[place(task.0)]));
         let newest = tasks().map(|(_, task)| task.lineage.plan).max()?;
         let own = || tasks().filter(|(_, task)| task.lineage.plan == newest);
-        let first = own().next()?.0;
-        let mut next = match &cursor.value {
-            Some(Mark::Nth { ordinal, .. }) => first.max(*ordinal),
-            _ => first,
+        let value = match &cursor.value {
+            Some(Mark::Nth { ordinal, .. }) => *ordinal,
+            _ => 0,
         };
         let mut done = BTreeMap::new();
-        for (ordinal, task) in own().filter(|(_, task)| !task.replaced) {
+        for (ordinal, task) in own().filter(|(ordinal, _)| *ordinal >= value) {
             let last = task.what.segment.as_ref().map(|segment| &segment.last_id);
-            let (all, _) = done.entry(ordinal).or_insert((true, last));
-            *all &= task.status == TaskStatus::Succeeded;
+            let (live, all, _) = done.entry(ordinal).or_insert((false, true, last));
+            *live |= !task.replaced;
+            *all &= task.replaced || task.status == TaskStatus::Succeeded;
         }
-        let mut mark = None;
-        while let Some((true, Some(last))) = done.get(&next) {
-            next += 1;
-            mark = Some(Mark::Nth { ordinal: next, last: (*last).clone() });
-        }
-        mark
+        let complete = done.iter().take_while(|(_, (live, all, last))| *live && *all && last.is_some());
+        let (ordinal, (.., last)) = complete.last()?;
+        Some(Mark::Nth { ordinal: ordinal + 1, last: (*last)?.clone() })
     }
 
     fn lineage_of(&self, cause: Cause) -> Option<EventLineage> {

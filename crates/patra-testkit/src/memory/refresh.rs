@@ -166,7 +166,8 @@ impl MemStore {
     pub(super) fn check_records(&mut self, now: Ts, op: &CommitBatch) {
         let stream = self.find_stream(&op.stream);
         for checked in &op.checked {
-            if let Some(at) = stream.and_then(|stream| self.index.items[stream].get(&checked.key)) {
+            let item = stream.and_then(|stream| self.index.items[stream].get(&checked.key));
+            if let (Some(at), true) = (item, checked.looked_at) {
                 self.items[*at].checked_at = now;
             }
             self.settle_checked(now, op, checked);

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use patra_core::state::{PlanStatus, TriggerStatus, TriggerType};
+use patra_core::state::{HoldKind, PlanStatus, TriggerStatus, TriggerType};
 use patra_core::tx::{
-    Fire, FireDue, Fired, FiredDue, OpenPlan, Rest, SettleTrigger, Settlement, TakeTrigger, TriggerSettled,
-    TriggerTaken, TxError,
+    ADVICE_LASTS, Fire, FireDue, Fired, FiredDue, OpenPlan, Release, Rest, SettleTrigger, Settlement, TakeTrigger,
+    TriggerSettled, TriggerTaken, TxError,
 };
 use patra_core::{Fence, InstanceId, PlanId, Ts};
 use serde_json::json;
 
 use super::control::covers_origin;
-use super::{Instance, MemStore, Origin, Plan, next_id, place};
+use super::{HoldRow, Instance, MemStore, Origin, Plan, next_id, place};
 
 impl MemStore {
     pub(super) fn fire(&mut self, now: Ts, op: &Fire) -> Fired {
@@ -95,6 +95,8 @@ impl MemStore {
     }
 
     pub(super) fn take_trigger(&mut self, now: Ts, op: &TakeTrigger) -> Option<TriggerTaken> {
+        let old = |row: &HoldRow| row.kind == HoldKind::Advisory && row.created_at <= now - ADVICE_LASTS;
+        self.release_where(now, Release::BY_TIME, old);
         let stops = self.trigger_stops();
         let free = |id: &&InstanceId| {
             let row = &self.instances[place(id.0)];

@@ -349,7 +349,7 @@ impl World {
             return Err(refusal(Code::PlatformError, Level::L2));
         }
         if self.rng.chance(self.profile.faults.fatal) {
-            return Err(self.fatal());
+            return Err(self.fatal(details));
         }
         if let patra_core::paging::Position::Ids { ids, .. } = &fetch.position {
             let details = self.far.details(ids, self.now);
@@ -368,10 +368,11 @@ impl World {
     }
 
     /// We are locked out, the source is broken, or our request is wrong: nobody should go on like this.
-    fn fatal(&mut self) -> Box<Refusal> {
+    fn fatal(&mut self, details: bool) -> Box<Refusal> {
         let (code, level, status) = match self.rng.below(3) {
             0 => (Code::UpstreamAuthFailed, Level::L4, 401),
-            1 => (Code::ParseError, Level::L4, 200),
+            // Details of another form are set aside like those that are refused.
+            1 if !details => (Code::ParseError, Level::L4, 200),
             _ => (Code::ValidationError, Level::L2, 403),
         };
         let mut refusal = refusal(code, level);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use patra_core::state::Operation;
+use patra_engine::operations::MIN_RETENTION;
 
 /// What is held.
 #[derive(Clone, Debug, Subcommand)]
@@ -133,6 +134,10 @@ pub(crate) struct Archive {
     pub(crate) older_than: Duration,
 }
 
-pub(crate) fn age(text: &str) -> Result<Duration, String> {
-    text.parse::<patra_spec::Iso>().map(|age| age.0)
+fn age(text: &str) -> Result<Duration, String> {
+    let age = text.parse::<patra_spec::Iso>()?.0;
+    match age >= MIN_RETENTION {
+        true => Ok(age),
+        false => Err("replays and audits look for what is younger than a day: at least P1D".to_owned()),
+    }
 }

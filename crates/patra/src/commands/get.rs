@@ -21,10 +21,11 @@ pub(crate) async fn run(global: &Global, args: &Get) -> Result<Exit, Error> {
         return Err(Error::usage("--limit 0, for all rows, needs --output ndjson"));
     }
     let mut left = if args.limit == 0 { u64::MAX } else { args.limit };
+    let status = args.status.as_deref().map(|status| view.status(status)).transpose();
     let mut filter = Filter {
         provenance_code: args.provenance.clone(),
         endpoint_name: args.endpoint.clone(),
-        status: args.status.clone(),
+        status: status.map_err(|error| Error::usage(error.to_string()))?,
         plan: args.plan,
         task: args.task,
         run: args.run,

@@ -38,7 +38,7 @@ fn tree(lineage: &Lineage, batches: bool) -> Vec<String> {
     for slice in &lineage.slices {
         lines.push(format!("   └─ slice {} {}{}", text(slice, "id"), text(slice, "status_code"), window(slice)));
         for task in children(&lineage.tasks, "slice_id", slice) {
-            let replaced = if task["replaced"] == 1 { " (replaced by narrower ones)" } else { "" };
+            let replaced = replaced(task, &lineage.tasks);
             lines.push(format!("      └─ task {} {}{replaced}", text(task, "id"), text(task, "status_code")));
             for run in children(&lineage.runs, "task_id", task) {
                 let of_run: Vec<_> = children(&lineage.batches, "run_id", run).collect();
@@ -53,6 +53,16 @@ fn tree(lineage: &Lineage, batches: bool) -> Vec<String> {
         lines.push(format!("{} batches are not shown", lineage.batches_left_out));
     }
     lines
+}
+
+/// What took the place of a task.
+fn replaced(task: &Value, all: &[Value]) -> String {
+    let again = all.iter().find(|other| !task["id"].is_null() && other["redrive_of"] == task["id"]);
+    match (task["replaced"] == 1, again) {
+        (false, _) => String::new(),
+        (true, Some(again)) => format!(" (driven again as task {})", text(again, "id")),
+        (true, None) => " (replaced by narrower ones)".to_owned(),
+    }
 }
 
 fn describe(run: &Value, batches: usize) -> String {

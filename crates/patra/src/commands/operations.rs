@@ -17,6 +17,7 @@ pub(crate) async fn pause(global: &Global, args: &Pause) -> Result<Exit, Error> 
     let subject = subject(&args.what);
     let Who { reason, by } = args.who.clone();
     let store = store::open(global).await?.store;
+    operations::holdable(&*store, &subject).await?;
     let hold = Hold { subject: subject.clone(), kind: HoldKind::Pause, reason, by };
     let holding = store.run(hold).await?;
     let word = if holding.existed { "is paused already" } else { "paused" };
@@ -48,14 +49,19 @@ pub(crate) async fn resume(global: &Global, args: &Resume) -> Result<Exit, Error
 fn subject(what: &Held) -> Subject {
     let nothing = Subject::default();
     match what {
-        Held::Source { provenance } => Subject::source(provenance),
+        Held::Source { provenance } => Subject::source(&normal(provenance)),
         Held::Endpoint { provenance, endpoint, operation } => {
-            Subject { operation: *operation, ..Subject::endpoint(provenance, endpoint) }
+            Subject { operation: *operation, ..Subject::endpoint(&normal(provenance), &normal(endpoint)) }
         }
         Held::Plan { id } => Subject { plan: Some(PlanId(*id)), ..nothing },
         Held::Slice { id } => Subject { slice: Some(SliceId(*id)), ..nothing },
         Held::Task { id } => Subject { task: Some(TaskId(*id)), ..nothing },
     }
+}
+
+/// Codes are lower-case and trimmed.
+fn normal(code: &str) -> String {
+    code.trim().to_lowercase()
 }
 
 pub(crate) async fn cancel(global: &Global, args: &Cancel) -> Result<Exit, Error> {

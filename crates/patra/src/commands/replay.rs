@@ -69,6 +69,8 @@ pub(crate) fn refused(error: replay::Error) -> Error {
         replay::Error::NotFound { .. } => Error::not_found(message).hint("`patra get batches` shows what there is"),
         replay::Error::NotKept(_) => Error::not_found(message)
             .hint("--live asks the far side once more; `raw: { keep: P7D }` in the manifest keeps answers from now on"),
+        replay::Error::NotPacked(_) => Error::not_found(message)
+            .hint("`patra blackbox export RUN BATCH --with-raw` makes one with the answer, as long as that is kept"),
         replay::Error::Damaged(_) => Error::unexpected(message),
         replay::Error::NotAsked(_) => Error::failed(message).hint("try again later"),
     }

@@ -12,11 +12,12 @@ use patra_core::port::{CommandsExt, Store};
 use patra_core::state::{Operation, TaskStatus, TriggerStatus, TriggerType};
 use patra_core::tx::Fire;
 use patra_engine::ask::{self, Ask};
-use patra_engine::operations::{self, Held};
+use patra_engine::operations::{self, Held, Wait};
 use patra_engine::registry::Overrides;
 use patra_engine::{Role, registry};
 
 use crate::cli::{Global, Run};
+use crate::clock::SystemClock;
 use crate::error::{Error, Exit};
 use crate::progress::{Bar, Counts, say};
 use crate::signals::Signals;
@@ -31,11 +32,9 @@ pub(crate) async fn run(global: &Global, args: &Run) -> Result<Exit, Error> {
     let signals = Signals::listen()?;
     let opened = store::open(global).await?;
     let store = opened.store;
-    let job = Job {
-        store: Arc::clone(&store),
-        public_id: format!("run-{}", host::random_hex::<8>()?),
-        fire: trigger(&*store, args).await?,
-    };
+    let (fire, rate_key) = trigger(&*store, args).await?;
+    let public_id = format!("run-{}", host::random_hex::<8>()?);
+    let job = Job { store: Arc::clone(&store), public_id, fire, rate_key };
     let counts = Arc::new(Counts::default());
     if args.no_wait {
         job.fire().await?;
@@ -56,7 +55,7 @@ pub(crate) async fn run(global: &Global, args: &Run) -> Result<Exit, Error> {
 }
 
 /// Checks what is asked for, so that a typo is told at once and not by a failed job.
-async fn trigger(store: &dyn Store, args: &Run) -> Result<Fire, Error> {
+async fn trigger(store: &dyn Store, args: &Run) -> Result<(Fire, String), Error> {
     let mut params = Params::new();
     for (name, value) in &args.params {
         if params.insert(name.clone(), value.clone()).is_some() {
@@ -70,12 +69,14 @@ async fn trigger(store: &dyn Store, args: &Run) -> Result<Fire, Error> {
         operation: args.operation,
         reason: args.reason,
         activity: args.activity.as_deref(),
+        from: args.from,
+        to: args.to,
         params: &params,
         overrides: &overrides,
         priority: args.priority,
     };
     let wanted = ask::check(store, &ask).await.map_err(refused)?;
-    Ok(Fire {
+    let fire = Fire {
         public_id: String::new(),
         trigger_type: TriggerType::Manual,
         project_key: "default".into(),
@@ -89,7 +90,8 @@ async fn trigger(store: &dyn Store, args: &Run) -> Result<Fire, Error> {
         priority: args.priority,
         params: wanted.params,
         overrides: wanted.overrides,
-    })
+    };
+    Ok((fire, wanted.rate_key))
 }
 
 /// What stands against the command itself is a wrong command, not a wrong manifest.
@@ -107,10 +109,15 @@ const OFTEN: Duration = Duration::from_millis(250);
 const SELDOM: Duration = Duration::from_secs(3);
 const MANY_PARTITIONS: u64 = 5_000;
 
+/// When nothing is at work for so long, it is told why.
+const QUIET: Duration = Duration::from_secs(2);
+
 struct Job {
     store: Arc<dyn Store>,
     public_id: String,
     fire: Fire,
+    /// The key of the rate gate by which its requests leave.
+    rate_key: String,
 }
 
 impl Job {
@@ -124,6 +131,7 @@ impl Job {
     async fn wait(&self, counts: &Arc<Counts>, signals: &Signals) -> Result<Option<Progress>, Error> {
         let bar = Bar::new(Arc::clone(counts));
         let (mut pause, mut slowest) = (Duration::from_millis(20), OFTEN);
+        let (mut quiet, mut told) = (Duration::ZERO, None);
         let end = loop {
             if signals.stop.is_cancelled() {
                 break None;
@@ -139,6 +147,11 @@ impl Job {
                 if progress.tasks_active == 0 && self.held().await?.is_some() {
                     break Some(progress);
                 }
+                quiet = if progress.tasks_active == 0 { quiet + pause } else { Duration::ZERO };
+                if quiet >= QUIET {
+                    quiet = Duration::ZERO;
+                    self.tell_wait(&mut told).await;
+                }
             }
             tokio::select! {
                 () = signals.stop.cancelled() => {}
@@ -150,10 +163,25 @@ impl Job {
         Ok(end)
     }
 
+    /// Says why nothing goes on and until when, whenever that changes: a command that waits must not be silent.
+    async fn tell_wait(&self, told: &mut Option<Wait>) {
+        let Fire { provenance_code, endpoint_name, .. } = &self.fire;
+        let wait = operations::waits(&*self.store, &SystemClock, provenance_code, endpoint_name, &self.rate_key).await;
+        if let Ok(Some(wait)) = wait
+            && told.as_ref() != Some(&wait)
+        {
+            match wait.until {
+                Some(until) => say(&format!("  waiting until {}: {}", until.to_short_text(), wait.why)),
+                None => say(&format!("  waiting: {}", wait.why)),
+            }
+            *told = Some(wait);
+        }
+    }
+
     /// Work that somebody holds does not end by itself: that is told, not waited for.
     async fn held(&self) -> Result<Option<Held>, Error> {
         let Fire { provenance_code, endpoint_name, operation, .. } = &self.fire;
-        let holds = operations::holds(&*self.store, provenance_code, endpoint_name, *operation).await?;
+        let holds = operations::holds(&*self.store, &SystemClock, provenance_code, endpoint_name, *operation).await?;
         Ok(holds.into_iter().next())
     }
 

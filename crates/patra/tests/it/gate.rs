@@ -345,6 +345,6 @@ async fn a_key_is_shown_with_what_left_by_it_and_what_is_tried_beside_asks_the_s
         }
         let serving = serve(&place);
         let (status, answer) = http(&format!("http://{}/api/v1/gates", serving.address), Some(&serving.key), None);
-        assert_eq!((status, &answer["data"][0]["rateKey"]), (200, &"far/records".into()), "{answer}");
+        assert_eq!((status, &answer["data"]["items"][0]["rateKey"]), (200, &"far/records".into()), "{answer}");
     }
 }

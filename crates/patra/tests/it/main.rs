@@ -9,6 +9,7 @@ mod faults;
 mod gate;
 mod house;
 mod kill;
+mod operations;
 mod partitions;
 mod registry;
 mod replay;

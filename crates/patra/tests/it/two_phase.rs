@@ -9,7 +9,7 @@ use patra_upstream::{Dataset, Detail, Failing, Script, Server, When};
 
 use crate::support::{Place, now_micros, preamble, run_through_kills};
 
-fn manifest(base_url: &str) -> String {
+pub(crate) fn manifest(base_url: &str) -> String {
     preamble(base_url)
         + r#"  search:
     path: /ids/offset

@@ -1,1 +1,4 @@
+use super::*;
+
 mod asking;
+mod memory;

@@ -56,14 +56,24 @@ impl Quota {
     /// What a plan of this operation may use of what is left. Something is kept for what comes first, and more of it from those
     /// who come later (ING-4.10-20, ING-4.10-25).
     pub(super) fn budget(view: &gate::View, operation: Operation) -> Option<u64> {
-        let kept = match operation {
-            Operation::Harvest => 0.1,
-            Operation::Update => 0.2,
-            Operation::Backfill => 0.3,
-        };
-        let windows = [view.hourly, view.daily].into_iter().flatten();
-        windows.map(|of| of.remaining.saturating_sub((of.limit as f64 * kept) as u64)).min()
+        windows(view, operation).map(|(_, left)| left).min()
     }
+
+    /// When more of it may be free, where nothing is.
+    pub(super) fn frees_at(view: &gate::View, operation: Operation) -> Option<Ts> {
+        windows(view, operation).filter(|(_, left)| *left == 0).filter_map(|(of, _)| of.frees_at).max()
+    }
+}
+
+/// Each window, and what of it this operation may use.
+fn windows(view: &gate::View, operation: Operation) -> impl Iterator<Item = (gate::Standing, u64)> {
+    let kept = match operation {
+        Operation::Harvest => 0.1,
+        Operation::Update => 0.2,
+        Operation::Backfill => 0.3,
+    };
+    let left = move |of: gate::Standing| of.remaining.saturating_sub((of.limit as f64 * kept) as u64);
+    [view.hourly, view.daily].into_iter().flatten().map(move |of| (of, left(of)))
 }
 
 /// What a plan is cut along.

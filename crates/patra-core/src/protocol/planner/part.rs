@@ -16,7 +16,7 @@ use crate::window::{Cut, Window};
 pub(super) enum Decision {
     Save(Part),
     /// First ask which ids are wanted.
-    Ask(ReadSegments),
+    Ask(ReadSegments, Note),
     Settle(Settlement),
 }
 
@@ -52,19 +52,22 @@ pub(super) fn decide(job: &Job, coverage: &Coverage, room: &Room) -> Decision {
             time.decide(room, wait, note)
         }
         Span::Ids { .. } if room == 0 => Decision::Settle(Settlement::Later { delay: wait }),
-        Span::Ids { stream, refresh } => Decision::Ask(ReadSegments {
-            stream: stream.clone(),
-            wanted: refresh.wanted(coverage.now),
-            after: match &job.trigger.plan {
-                Some(open) => match &open.rest {
-                    Rest::Ids { after } => after.clone(),
-                    Rest::Time(_) => None,
+        Span::Ids { stream, refresh } => {
+            let asked = ReadSegments {
+                stream: stream.clone(),
+                wanted: refresh.wanted(coverage.now),
+                after: match &job.trigger.plan {
+                    Some(open) => match &open.rest {
+                        Rest::Ids { after } => after.clone(),
+                        Rest::Time(_) => None,
+                    },
+                    None => None,
                 },
-                None => None,
-            },
-            size: refresh.size.max(1),
-            limit: room,
-        }),
+                size: refresh.size.max(1),
+                limit: room,
+            };
+            Decision::Ask(asked, note)
+        }
     }
 }
 
@@ -90,6 +93,7 @@ fn expected(job: &Job, coverage: &Coverage) -> u64 {
 pub(super) fn of_segments(
     job: &Job,
     asked: &ReadSegments,
+    note: Note,
     segments: Segments,
     epoch: i64,
     next: i64,
@@ -97,7 +101,7 @@ pub(super) fn of_segments(
     if segments.ranges.is_empty() && job.trigger.plan.is_none() {
         return Err(Settlement::Nothing { remark: "no stored record has to be fetched again".to_owned() });
     }
-    let (form, generation) = (SliceForm::new(job.draft.shape.clone()), epoch.to_string());
+    let (form, generation) = (SliceForm::new(job.draft.shape.clone()).noting(note), epoch.to_string());
     let slice = |(range, ordinal)| {
         let segment = bounds::Segment { wanted: asked.wanted.clone(), range };
         form.derive_ids(&segment, ordinal, &generation)

@@ -54,6 +54,8 @@ pub(super) struct Held {
     reason: String,
     /// It may have been the far side, not the id.
     outage: bool,
+    /// The far side says that it has no such record.
+    gone: bool,
 }
 
 /// How the requests for details went in this run.
@@ -62,6 +64,8 @@ pub(super) struct Tally {
     ids: u32,
     /// Ids that the far side refused as wrong (L2), asked for alone.
     refused: u32,
+    /// Ids that it says it does not have; of an UPDATE they are not refused, for that is an answer.
+    gone: u32,
     /// The last of these refusals.
     example: Option<Fault>,
 }
@@ -70,6 +74,11 @@ impl Phase {
     /// Ids that need no screening.
     pub(super) fn of(ending: Ending, groups: VecDeque<Vec<Candidate>>) -> Phase {
         Phase { ending, groups, page: None }
+    }
+
+    /// The request at hand is for several ids.
+    pub(super) fn is_group(&self) -> bool {
+        self.groups.front().is_some_and(|group| group.len() > 1)
     }
 
     /// What the next request asks for.
@@ -148,7 +157,9 @@ impl Run {
         let renamed = matched == 0 && page.facts.items as usize >= group.len();
         if strict && matched == 0 && !renamed {
             let fault = Fault::new(Code::PartialFail, Level::L2, MISSING);
-            self.hold(group, Refusal { fault, throttled: false, retry_after: None, evidence: page.evidence }, wants);
+            let refusal = Refusal { fault, throttled: false, retry_after: None, evidence: page.evidence };
+            self.reader.tally.gone += group.len() as u32;
+            self.hold(group, refusal, true, wants);
             return;
         }
         let mut marks = Vec::with_capacity(group.len());
@@ -179,39 +190,46 @@ impl Run {
             return true;
         }
         self.reader.tally.ids += 1;
-        if refusal.fault.level == Level::L2 {
+        let gone = matches!(refusal.evidence.status, 404 | 410);
+        if gone && self.segment().is_some() {
+            self.reader.tally.gone += 1;
+        } else if refusal.fault.level != Level::L1 {
             self.reader.tally.refused += 1;
             self.reader.tally.example = Some(refusal.fault.clone());
         }
-        self.hold(group, refusal.clone(), wants);
+        self.hold(group, refusal.clone(), gone, wants);
         true
     }
 
     /// Ids whose details cannot be had, or so it seems. They are held until it is known that it is the ids: a far side
     /// that refuses everything must not turn a window into quarantine.
-    fn hold(&mut self, group: Vec<Candidate>, refusal: Refusal, wants: &mut Vec<Want>) {
+    fn hold(&mut self, group: Vec<Candidate>, refusal: Refusal, gone: bool, wants: &mut Vec<Want>) {
         self.reader.bad_in_a_row += group.len() as u32;
-        // Records that are stored may all have gone, one after the other.
-        if self.reader.bad_in_a_row >= MAX_BAD_IN_A_ROW && self.segment().is_none() {
+        // Records that are stored may have gone, one after the other.
+        let hopeless = self.segment().is_none() || !self.reader.proved && self.reader.tally.gone == 0;
+        if self.reader.bad_in_a_row >= MAX_BAD_IN_A_ROW && hopeless {
             let reason = format!("no details for {} ids in a row: {}", self.reader.bad_in_a_row, refusal.fault.message);
             return self.unproven(Fault::new(refusal.fault.code, Level::L2, reason), refusal.evidence, wants);
         }
         let outage = refusal.fault.level == Level::L1;
         for candidate in group {
             let outage = outage && !self.reader.retried.contains(&candidate.id);
-            self.reader.held.push(Held { candidate, reason: refusal.fault.to_string(), outage });
+            self.reader.held.push(Held { candidate, reason: refusal.fault.to_string(), outage, gone });
         }
         self.settle(Page { evidence: refusal.evidence, ..Page::default() }, Vec::new(), wants);
     }
 
-    /// Some detail came: what is held is bad, except what may have met an outage, which is asked for once more.
+    /// Some detail came: what is held is bad, except what may have met an outage, which is asked for once more. An UPDATE tells
+    /// of it with its last group, when it knows how much was refused.
     fn release(&mut self, marks: &mut Vec<Marked>) {
+        let update = self.bounds.ids.is_some();
         for held in std::mem::take(&mut self.reader.held) {
             match &mut self.reader.phase {
                 Some(phase) if held.outage => {
                     self.reader.retried.insert(held.candidate.id.clone());
                     phase.groups.push_back(vec![held.candidate]);
                 }
+                Some(_) if update => self.reader.held.push(held),
                 _ => marks.push(Marked { candidate: held.candidate, bad: Some(held.reason) }),
             }
         }
@@ -248,30 +266,51 @@ impl Run {
             let fault = Fault::new(Code::PlatformError, Level::L1, held.reason.clone());
             return self.unproven(fault, page.evidence, wants);
         }
-        if held > MAX_UNPROVEN && !self.reader.proved && self.segment().is_none() {
+        if self.is_unproven() {
             let reason = format!("no details for any of {held} ids: {}", self.reader.held[0].reason);
             return self.unproven(Fault::new(Code::PlatformError, Level::L2, reason), page.evidence, wants);
         }
         let Some(phase) = self.reader.phase.take() else { return };
+        let ending = match (self.too_many_refused(), self.reader.position().cloned()) {
+            (Some(end), Some(here)) => {
+                // The ids may be as good as any: who asks for them again must find them as they were.
+                let refused = self.reader.held.iter().filter(|held| !held.gone).map(|held| held.candidate.id.clone());
+                self.reader.unanswered = refused.collect();
+                Ending::Over { next: here, end }
+            }
+            _ => phase.ending,
+        };
         let mut released = Vec::new();
         self.release(&mut released);
         self.set_aside(&mut page, &released);
         marks.append(&mut released);
         marks.sort_by(|a, b| a.candidate.cmp(&b.candidate));
-        let ending = match (self.too_many_refused(), self.reader.position().cloned()) {
-            (Some(end), Some(here)) => Ending::Over { next: here, end },
-            _ => phase.ending,
-        };
         self.turn(page, marks, ending, wants);
     }
 
-    /// So many ids are refused one by one that the requests must be wrong: what came is kept, and somebody must look. Records
-    /// that are stored may all have gone.
+    /// None of the ids could be had, and nothing says that it is the ids. That a record has gone is an answer to an UPDATE;
+    /// but when so many have gone and not one is there, it is rather the address that is wrong.
+    fn is_unproven(&self) -> bool {
+        let Stage::Paging(policy) = &self.stage else { return false };
+        let (held, nobody_gone) = (self.reader.held.len(), self.reader.tally.gone == 0);
+        if self.reader.proved {
+            return false;
+        }
+        match self.segment() {
+            None => held > MAX_UNPROVEN,
+            Some(_) if nobody_gone => held > MAX_UNPROVEN,
+            Some(_) => held >= ENOUGH_IDS as usize && policy.limits.error_ratio < 1.0,
+        }
+    }
+
+    /// So many ids are refused one by one that the requests must be wrong: what came is kept, and somebody must look. An UPDATE
+    /// that was refused every single id has done nothing, however few they were.
     fn too_many_refused(&mut self) -> Option<RunEnd> {
         let Stage::Paging(policy) = &self.stage else { return None };
         let (ratio, tally) = (policy.limits.error_ratio, &mut self.reader.tally);
         let share = f64::from(tally.refused) / f64::from(tally.ids.max(1));
-        if tally.ids < ENOUGH_IDS || share <= ratio || self.bounds.ids.is_some() {
+        let all = self.bounds.ids.is_some() && tally.ids > 0 && tally.refused == tally.ids;
+        if !all && (tally.ids < ENOUGH_IDS || share <= ratio) {
             return None;
         }
         let Fault { code, message, .. } = tally.example.take()?;

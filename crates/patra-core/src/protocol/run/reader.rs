@@ -1,12 +1,11 @@
 //! The reading side of a run: where it stands, how often it has tried, when it may try again.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use super::details::{Held, Phase, Tally};
 use super::order::Track;
-use super::page::{Evidence, Page, Refusal, Settled};
-use super::place::{Place, batch_key};
+use super::page::{Page, Refusal, Settled};
+use super::place::Place;
 use super::{Run, Stage, Verdict, Want};
 use crate::error::{Code, Fault, Level};
 use crate::gate::Decision;
@@ -15,7 +14,7 @@ use crate::id::RunId;
 use crate::paging::{Position, Rule, Step, Walk};
 use crate::record::Marked;
 use crate::time::Ts;
-use crate::tx::{BatchStats, Failure, RateStats, RunEnd, SelfHealing};
+use crate::tx::{RateStats, RunEnd, SelfHealing};
 
 /// One page to be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,7 +34,7 @@ pub(super) struct Reader {
     asked: Option<Position>,
     batch_no: u32,
     /// Nothing but a total says that this page exists: a 404 is the end then.
-    perhaps: bool,
+    pub(super) perhaps: bool,
     walk: Walk,
     /// The page size that the last request asked for.
     asked_size: u32,
@@ -46,14 +45,18 @@ pub(super) struct Reader {
     healing: SelfHealing,
     rate: RateStats,
     /// Failed tries of this page, refusals for pacing apart.
-    failures: u32,
-    throttles: u32,
+    pub(super) failures: u32,
+    pub(super) throttles: u32,
+    /// The last answer for this page was of another form.
+    pub(super) strange: bool,
     /// The ids of the page at hand, while their details are fetched.
     pub(super) phase: Option<Phase>,
     pub(super) bad_in_a_row: u32,
     /// Some detail came in this run: the far side gives them.
     pub(super) proved: bool,
     pub(super) held: Vec<Held>,
+    /// Ids of the group at hand that were refused together with too many others.
+    pub(super) unanswered: BTreeSet<String>,
     /// Ids that were asked for once more after an outage.
     pub(super) retried: BTreeSet<String>,
     pub(super) tally: Tally,
@@ -107,10 +110,12 @@ impl Default for Reader {
             rate: RateStats::default(),
             failures: 0,
             throttles: 0,
+            strange: false,
             phase: None,
             bad_in_a_row: 0,
             proved: false,
             held: Vec::new(),
+            unanswered: BTreeSet::new(),
             retried: BTreeSet::new(),
             tally: Tally::default(),
         }
@@ -184,6 +189,7 @@ impl Reader {
     pub(super) fn again(&mut self) {
         self.failures = 0;
         self.throttles = 0;
+        self.strange = false;
         self.state = State::Ready;
     }
 
@@ -246,7 +252,7 @@ impl Run {
     }
 
     /// For the batch, and for the run where no batch comes of it.
-    fn count(&mut self, rate: &RateStats) {
+    pub(super) fn count(&mut self, rate: &RateStats) {
         self.reader.rate.add(rate);
         self.stats.rate.add(rate);
     }
@@ -347,123 +353,18 @@ impl Run {
     }
 
     fn commit(&mut self, page: Page, mut marks: Vec<Marked>, next: Option<Position>) {
-        let (Stage::Paging(policy), Some(run)) = (&self.stage, self.run) else { return };
         self.stats.observed_max =
             self.stats.observed_max.max(page.records.iter().map(|record| record.version.updated_at).max());
         let mut place = self.reader.place();
         // A request for details that settled nothing has brought nothing further.
         place.progress &= !matches!(place.position, Position::Ids { .. }) || !marks.is_empty();
-        let settled = Settled { checked: self.checked(&page, &mut marks), marks, refresh: self.refreshes() };
+        let checked = self.checked(&page, &mut marks);
+        let (Stage::Paging(policy), Some(run)) = (&self.stage, self.run) else { return };
+        let settled = Settled { checked, marks, refresh: self.refreshes() };
         let batch = page.into_batch(&self.lease, run, policy, &place, settled, next);
         self.reader.healing = SelfHealing::default();
         self.reader.rate = RateStats::default();
         self.queue.push_back(batch);
-    }
-
-    /// How a run ends that cannot go on: what may pass is tried again later, and counted.
-    pub(super) fn end_by(&self, fault: &Fault) -> RunEnd {
-        let error = fault.clone();
-        match fault.level {
-            Level::L1 => RunEnd::Requeue { delay: requeue_delay(self.lease.attempts), error, counted: true },
-            _ => RunEnd::Failed { error },
-        }
-    }
-
-    pub(super) fn fail(&mut self, error: Fault, wants: &mut Vec<Want>) {
-        self.verdict = Some(Verdict { end: RunEnd::Failed { error }, failure: None });
-        self.reader.halt();
-        self.proceed(wants);
-    }
-
-    fn on_refusal(&mut self, now: Ts, refusal: Refusal, wants: &mut Vec<Want>) {
-        let Stage::Paging(policy) = &self.stage else { return };
-        let policy = std::sync::Arc::clone(policy);
-        let details = self.reader.phase.is_some();
-        if self.reader.perhaps && !details && refusal.evidence.status == 404 {
-            self.verdict = Some(Verdict { end: RunEnd::Succeeded, failure: None });
-            self.reader.halt();
-            self.proceed(wants);
-            return;
-        }
-        if details && refusal.fault.level == Level::L2 && self.isolate(&refusal, wants) {
-            return;
-        }
-        if refusal.fault.level != Level::L1 {
-            let end = RunEnd::Failed { error: refusal.fault.clone() };
-            self.give_up(end, refusal.fault, refusal.evidence, wants);
-            return;
-        }
-        let (retry_after_hits, demote_events) =
-            (u32::from(refusal.retry_after.is_some()), u32::from(refusal.lowers_rate()));
-        self.count(&RateStats { retry_after_hits, demote_events, ..RateStats::default() });
-        if refusal.throttled {
-            self.reader.throttles += 1;
-            let own = policy.retry.delay(self.reader.throttles, &mut self.rng);
-            let wait = refusal.retry_after.map_or(own, |asked| asked.max(Duration::from_millis(1)));
-            wants.push(Want::CoolDown(wait));
-            if self.reader.throttles > self.options.max_throttles {
-                let end = RunEnd::Requeue { delay: wait, error: refusal.fault.clone(), counted: false };
-                self.give_up(end, refusal.fault, refusal.evidence, wants);
-                return;
-            }
-            self.sleep_or_give_back(now, wait, "the far side asked for a longer pause", wants);
-            return;
-        }
-        self.reader.failures += 1;
-        if self.reader.failures >= policy.retry.max_attempts {
-            // One id can make a whole group fail; without an answer it is not the ids.
-            if details && refusal.evidence.status >= 500 && self.isolate(&refusal, wants) {
-                return;
-            }
-            self.give_up(self.end_by(&refusal.fault), refusal.fault, refusal.evidence, wants);
-            return;
-        }
-        let own = policy.retry.delay(self.reader.failures, &mut self.rng);
-        let wait = refusal.retry_after.map_or(own, |asked| asked.max(own));
-        self.sleep_or_give_back(now, wait, "the far side asked for a longer pause", wants);
-    }
-
-    /// Short waits keep the worker; long ones give it back (ING-15-04).
-    fn sleep_or_give_back(&mut self, now: Ts, wait: Duration, why: &str, wants: &mut Vec<Want>) {
-        if wait <= self.options.inline_wait {
-            self.reader.state = State::Sleeping(now + wait);
-            return;
-        }
-        let error = Fault::new(Code::RateLimited, Level::L1, why);
-        self.verdict = Some(Verdict { end: RunEnd::Requeue { delay: wait, error, counted: false }, failure: None });
-        self.reader.halt();
-        self.proceed(wants);
-    }
-
-    /// Ends the run at the page that cannot be read, with a FAILED row in the ledger.
-    pub(super) fn give_up(&mut self, end: RunEnd, error: Fault, evidence: Evidence, wants: &mut Vec<Want>) {
-        let (Stage::Paging(_), Some(run)) = (&self.stage, self.run) else { return };
-        let place = self.reader.place();
-        let stats = BatchStats {
-            retry_count: place.retries,
-            throttled_count: place.throttles,
-            self_healing: place.healing,
-            rate: place.rate,
-            ..evidence.stats()
-        };
-        self.stats.retry_count += place.retries;
-        self.stats.throttled_count += place.throttles;
-        self.stats.heal(place.healing);
-        let failure = Failure {
-            batch_no: place.batch_no,
-            expr_hash: self.lease.expr_hash.clone(),
-            idempotent_key: batch_key(run, place.batch_no, &place.position),
-            position: place.position,
-            page_size: place.page_size,
-            error,
-            stats,
-            request_digest: evidence.request_digest,
-            response_digest: evidence.response_digest,
-            raw: evidence.raw,
-        };
-        self.verdict = Some(Verdict { end, failure: Some(failure) });
-        self.reader.halt();
-        self.proceed(wants);
     }
 }
 
@@ -490,9 +391,4 @@ impl Reader {
                 && (self.phase.is_none() || matches!(self.asked, Some(Position::Ids { .. }))),
         }
     }
-}
-
-/// How long a task whose retries are used up waits: 5 s, doubling, at most 5 minutes.
-fn requeue_delay(attempts: u32) -> Duration {
-    Duration::from_secs((5u64 << attempts.saturating_sub(1).min(6)).min(300))
 }

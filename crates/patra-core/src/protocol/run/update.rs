@@ -72,8 +72,9 @@ impl Run {
         self.proceed(wants);
     }
 
-    /// What an UPDATE has to say about the ids of a group: they were looked at.
-    pub(super) fn checked(&self, page: &Page, marks: &mut Vec<Marked>) -> Vec<Checked> {
+    /// What an UPDATE has to say about the ids of a group: what came of them, and whether they were looked at.
+    pub(super) fn checked(&mut self, page: &Page, marks: &mut Vec<Marked>) -> Vec<Checked> {
+        let unanswered = std::mem::take(&mut self.reader.unanswered);
         if self.segment().is_none() {
             return Vec::new();
         }
@@ -81,7 +82,7 @@ impl Run {
         let checked = |mark: Marked| {
             let key = mark.candidate.id;
             let failed = mark.bad.or_else(|| unusable(&key).map(|rejected| rejected.reason.clone()));
-            Checked { key, failed }
+            Checked { looked_at: !unanswered.contains(&key), key, failed }
         };
         std::mem::take(marks).into_iter().map(checked).collect()
     }

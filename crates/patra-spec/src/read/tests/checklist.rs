@@ -275,7 +275,15 @@ fn retries_rates_and_proxies_are_sensible() {
         "rate_limit: { quota_daily: 0, header_adaptive: yes }",
         "t.yaml:5:32: endpoints.list.rate_limit.quota_daily: expected at least 1\nt.yaml:5:52: endpoints.list.rate_limit.header_adaptive: expected true, false or a list of header names, found the text \"yes\"",
     );
-    with("rate_limit: { scope: credential, weight: 3, cost: 2, demote_rate: 2.5 }", "");
+    with("rate_limit: { scope: credential, weight: 3, burst: 2, cost: 2, demote_rate: 2.5 }", "");
+    with(
+        "rate_limit: { burst: 2, cost: 3 }",
+        "t.yaml:5:35: endpoints.list.rate_limit.cost: a request takes 3 permits, but there are never more than the burst of 2\n  hint: for example burst: 3",
+    );
+    with(
+        "rate_limit: { cost: 2 }",
+        "t.yaml:5:25: endpoints.list.rate_limit.cost: a request takes 2 permits, but there are never more than the burst of 1\n  hint: for example burst: 2",
+    );
     with(
         "rate_limit: { scope: planet, weight: 0, cost: 101, demote_rate: 0.5 }",
         "t.yaml:5:26: endpoints.list.rate_limit.scope: `planet` is not one of endpoint, source, credential, host\nt.yaml:5:42: endpoints.list.rate_limit.weight: expected 1 to 1000\nt.yaml:5:51: endpoints.list.rate_limit.cost: expected 1 to 100 permits\nt.yaml:5:69: endpoints.list.rate_limit.demote_rate: expected 1 to 4",

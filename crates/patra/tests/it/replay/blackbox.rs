@@ -121,6 +121,11 @@ async fn a_package_that_was_changed_or_cannot_be_checked_is_refused() {
         show.output().unwrap()
     };
     code(&open(&text, Some(KEY)), 0);
+    let file = place.file("package.json", &text);
+    let replayed = place.patra().env("PATRA_MASTER_KEY", KEY).args(["replay", "--file", &file]).output().unwrap();
+    let told = code(&replayed, 78);
+    assert!(told.contains("the package has no answer in it: it was made without --with-raw"), "{told}");
+    assert!(told.contains("blackbox export RUN BATCH --with-raw") && !told.contains("--live"), "{told}");
     // Reformatted is not changed.
     code(&open(&serde_json::to_string_pretty(&package).unwrap(), Some(KEY)), 0);
     for changed in [

@@ -79,6 +79,9 @@ async fn a_whole_task_is_driven_again() {
     let tasks = place.list(&["tasks"]);
     let new = tasks.iter().find(|row| row["id"] == done["task"]).unwrap();
     assert_eq!(new["redrive_of"].to_string(), task);
+    let lineage = code(&place.run(&["get", "lineage", "1"]), 0);
+    let told = format!("task {task} SUCCEEDED (driven again as task {})", done["task"]);
+    assert!(lineage.contains(&told) && !lineage.contains("narrower"), "{lineage}");
     let told = place.run(&["replay", "--redrive", "--task", "999999"]);
     assert!(code(&told, 78).contains("there is no such batch, run or task"));
     code(&place.run(&["replay", "--task", &task]), 64);

@@ -64,6 +64,10 @@ fn a_plan_is_as_long_as_its_quota_lasts_and_goes_on_later() {
     let none = planned_with(Operation::Harvest, 90, 0, 300);
     assert!(matches!(none, Err(Settlement::Later { .. })), "{none:?}");
 
+    let Err(Settlement::Later { delay }) = none else { panic!("nothing is left") };
+    assert!(delay >= Duration::from_secs(30), "a quota does not come back within a second: {delay:?}");
+    assert!(delay <= Duration::from_secs(300), "a larger one may be declared: {delay:?}");
+
     let queued = planned_with(Operation::Harvest, 0, 2, 300).expect("a part");
     assert_eq!(queued.slices.len(), 1, "what waits will use its part of the quota");
 }

@@ -86,7 +86,7 @@ fn the_reason_says_which_records_are_wanted() {
     );
 }
 
-// covers: ING-5.3-08, ING-5.3-19, ING-6.3-04, ING-8.2-03, ING-8.2-08
+// covers: ING-5.3-08, ING-5.3-19, ING-6.3-04, ING-8.2-03, ING-8.2-08, ING-4.10-29
 #[test]
 fn a_plan_over_ids_has_one_slice_per_range_numbered_on_from_the_last() {
     let (mut driver, asked) = asking(update(UpdateReason::Staleness), &after_segments(7));
@@ -109,6 +109,7 @@ fn a_plan_over_ids_has_one_slice_per_range_numbered_on_from_the_last() {
     let spec: serde_json::Value = serde_json::from_str(&middle.spec).unwrap();
     assert_eq!((&spec["dimension"], &spec["bounds"]["id"]), (&json!("ID"), &json!({ "from": "f", "to": "m" })));
     assert_eq!(spec["phase"], json!({ "twoPhase": true, "idBatchSize": 20 }));
+    assert_eq!(spec["budget"]["expectedRequests"], 3, "fifty ids, twenty in each request");
 }
 
 #[test]

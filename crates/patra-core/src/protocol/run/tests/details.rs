@@ -129,6 +129,35 @@ fn a_group_that_is_refused_is_halved_until_the_bad_id_is_alone() {
     assert_eq!(close.end, RunEnd::Succeeded);
 }
 
+/// Some far sides answer with another document where they do not know the id.
+#[test]
+fn details_of_another_form_are_halved_too_and_one_alone_is_tried_twice() {
+    let mut driver = reading();
+    let strange = || {
+        let fault = Fault::new(Code::ParseError, Level::L4, "items_path finds nothing");
+        Got::Fetched(Err(Box::new(Refusal { fault, ..refusal(Level::L4) })))
+    };
+    driver.fetch();
+    driver.on(ids(&["a", "b"], None));
+    driver.on(screened(&["a", "b"]));
+    driver.on(committed());
+    assert_eq!(asked(&mut driver), ["a", "b"]);
+    driver.on(strange());
+    assert_eq!(asked(&mut driver), ["a"]);
+    assert!(driver.on(strange()).is_empty(), "it may be a slip");
+    driver.wake();
+    assert_eq!(asked(&mut driver), ["a"]);
+    assert_eq!(bad(&commit(&driver.on(content(&["a"])))), [("a", false)]);
+    driver.on(committed());
+    assert_eq!(asked(&mut driver), ["b"]);
+    driver.on(strange());
+    driver.wake();
+    assert_eq!(asked(&mut driver), ["b"]);
+    let last = commit(&driver.on(strange()));
+    assert_eq!((bad(&last), last.rejected.len()), (vec![("b", true)], 1), "kept aside, not lost");
+    assert_eq!(end(&driver.on(committed())).end, RunEnd::Succeeded);
+}
+
 #[test]
 fn an_id_that_breaks_the_far_side_is_found_too() {
     let mut driver = reading();

@@ -14,7 +14,13 @@ fn refused(code: Code, level: Level, status: u16) -> Refusal {
 fn hold(credential: Option<i64>, code: Code, level: Level, status: u16) -> Option<Hold> {
     let lease = Lease { credential: credential.map(CredentialId), ..lease() };
     let (mut driver, _) = Driver::prepared(lease, (*policy(tokens())).clone(), None);
-    let close = end(&driver.refuse(refused(code, level, status)));
+    let mut wants = driver.refuse(refused(code, level, status));
+    if code == Code::ParseError && level == Level::L4 {
+        assert!(wants.is_empty(), "once may be a slip: {wants:?}");
+        driver.wake();
+        wants = driver.refuse(refused(code, level, status));
+    }
+    let close = end(&wants);
     assert!(matches!(&close.end, RunEnd::Failed { error } if error.code == code), "{close:?}");
     assert!(close.failure.is_some(), "the batch is FAILED");
     close.hold.clone()
@@ -93,6 +99,44 @@ fn a_far_side_that_has_changed_its_form_holds_the_endpoint() {
     let hold = end(&driver.on(changed(2))).hold.clone().expect("a hold");
     assert_eq!((hold.kind, hold.subject), (HoldKind::Break, Subject::endpoint("p", "e")));
     assert!(hold.reason.contains("id_path finds nothing"));
+}
+
+// covers: ING-12.1-04
+#[test]
+fn one_answer_of_another_form_between_good_ones_is_no_change() {
+    let mut driver = Driver::tokens();
+    for tag in 1..4 {
+        assert!(driver.refuse(refused(Code::ParseError, Level::L4, 200)).is_empty());
+        assert!(asks(&driver.wake()));
+        driver.read(page(tag, Some(&format!("n{tag}"))));
+    }
+    assert!(driver.refuse(refused(Code::ParseError, Level::L4, 200)).is_empty());
+}
+
+// covers: ING-12.1-04
+#[test]
+fn answers_that_nobody_can_read_blow_the_fuse_when_nothing_else_came_in_all_attempts() {
+    let unreadable = |attempts: u32, pages: u8| {
+        let lease = Lease { attempts, ..lease() };
+        let (mut driver, _) = Driver::prepared(lease, (*policy(tokens())).clone(), None);
+        for tag in 0..pages {
+            driver.read(page(tag, Some(&format!("n{tag}"))));
+        }
+        for _ in 1..retry::Policy::default().max_attempts {
+            driver.refuse(refused(Code::ParseError, Level::L1, 200));
+            driver.wake();
+        }
+        end(&driver.refuse(refused(Code::ParseError, Level::L1, 200)))
+    };
+    let max = Options::default().max_attempts;
+    for (attempts, pages) in [(max - 1, 0), (max, 1)] {
+        let close = unreadable(attempts, pages);
+        assert!(matches!(close.end, RunEnd::Requeue { counted: true, .. }) && close.hold.is_none(), "{close:?}");
+    }
+    let close = unreadable(max, 0);
+    assert!(matches!(&close.end, RunEnd::Failed { error } if error.level == Level::L4), "{close:?}");
+    let hold = close.hold.clone().expect("a hold");
+    assert_eq!((hold.kind, hold.subject), (HoldKind::Break, Subject::endpoint("p", "e")));
 }
 
 // covers: ING-9.5-02

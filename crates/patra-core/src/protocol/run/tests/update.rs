@@ -67,12 +67,6 @@ fn answer(driver: &mut Driver) -> Arc<CommitBatch> {
     commit(&driver.on(content(&names)))
 }
 
-fn gone() -> Got {
-    let mut refusal = refusal(Level::L2);
-    refusal.evidence.status = 404;
-    Got::Fetched(Err(Box::new(refusal)))
-}
-
 fn checked(batch: &CommitBatch) -> Vec<(&str, bool)> {
     batch.checked.iter().map(|one| (one.key.as_str(), one.failed.is_some())).collect()
 }
@@ -185,22 +179,27 @@ fn content_that_cannot_be_had_or_used_is_told_and_nothing_is_put_aside_twice() {
     page.facts.items = 2;
     let batch = commit(&driver.on(Got::Fetched(Ok(page))));
     assert_eq!(checked(&batch), [("b", true), ("c", true)]);
-    assert_eq!(batch.checked[1], Checked { key: "c".into(), failed: Some("no date".into()) });
+    assert_eq!(batch.checked[1], Checked { key: "c".into(), failed: Some("no date".into()), looked_at: true });
     assert_eq!(batch.rejected.len(), 1, "what is stored under b stays as it is");
     driver.on(committed());
     assert_eq!(checked(&answer(&mut driver)), [("d", false)]);
 }
 
-#[test]
-fn records_that_are_all_gone_do_not_fail_the_slice() {
-    let names: Vec<_> = (0..30).map(|n| format!("b{n:02}")).collect();
-    let mut driver = asking(stale());
-    let mut wants = driver.on(Got::Wanted(Ok(names.clone())));
+fn refused(status: u16) -> Got {
+    let mut refusal = refusal(Level::L2);
+    refusal.evidence.status = status;
+    Got::Fetched(Err(Box::new(refusal)))
+}
+
+/// What becomes of an UPDATE of so many ids, when `far` says how each request is answered: none for its content.
+fn play(count: usize, policy: Policy, far: impl Fn(&[String]) -> Option<Got>) -> (Vec<Arc<CommitBatch>>, Arc<EndRun>) {
+    let (mut driver, _) = Driver::prepared(lease_on(stale()), policy, None);
+    let names: Vec<_> = (0..count).map(|n| format!("b{n:02}")).collect();
+    let mut wants = driver.on(Got::Wanted(Ok(names)));
     let mut batches = Vec::new();
-    for _ in 0..300 {
+    for _ in 0..500 {
         if let [Want::Tx(Tx::EndRun(close))] = &wants[..] {
-            assert_eq!((&close.end, &close.hold), (&RunEnd::Succeeded, &None));
-            break;
+            return (batches, Arc::clone(close));
         }
         let batch = wants.iter().find_map(|want| match want {
             Want::Tx(Tx::CommitBatch(batch)) => Some(Arc::clone(batch)),
@@ -212,14 +211,79 @@ fn records_that_are_all_gone_do_not_fail_the_slice() {
                 driver.on(committed())
             }
             None => {
-                asked(&mut driver);
-                driver.on(gone())
+                let names = asked(&mut driver);
+                driver.on(far(&names).unwrap_or_else(|| content(&names)))
             }
         };
     }
+    panic!("the run goes on for ever");
+}
+
+fn all_checked(batches: &[Arc<CommitBatch>]) -> Vec<&Checked> {
+    batches.iter().flat_map(|batch| &batch.checked).collect()
+}
+
+#[test]
+fn records_that_have_gone_are_looked_at_and_do_not_fail_the_slice() {
+    let (batches, close) = play(19, refreshing(), |_| Some(refused(404)));
+    assert_eq!((&close.end, &close.hold), (&RunEnd::Succeeded, &None));
     let last = batches.last().expect("a batch");
-    assert_eq!((last.next.clone(), last.checked.len(), last.rejected.len()), (None, 30, 0), "each is looked at");
-    assert!(last.checked.iter().all(|one| one.failed.is_some()) && last.checked.is_sorted_by_key(|one| &one.key));
+    assert_eq!((last.next.clone(), last.checked.len(), last.rejected.len()), (None, 19, 0), "each is looked at");
+    assert!(last.checked.iter().all(|one| one.failed.is_some() && one.looked_at));
+    assert!(last.checked.is_sorted_by_key(|one| &one.key));
+
+    // Of some hundred, most have gone; one is there, and that is proof enough.
+    let (batches, close) = play(60, refreshing(), |names| (names != ["b58", "b59"]).then(|| refused(410)));
+    assert_eq!(close.end, RunEnd::Succeeded);
+    assert_eq!(all_checked(&batches).iter().filter(|one| one.looked_at).count(), 60);
+}
+
+#[test]
+fn when_not_one_of_many_records_is_there_it_is_the_address_that_is_wrong() {
+    let (batches, close) = play(20, refreshing(), |_| Some(refused(404)));
+    assert!(matches!(&close.end, RunEnd::Failed { error } if error.message.contains("any of 20 ids")), "{close:?}");
+    assert!(all_checked(&batches).is_empty(), "nothing counts as looked at");
+    assert_eq!(close.hold, None);
+    // Whoever knows better says so.
+    let limits = Limits { error_ratio: 1.0, ..Limits::default() };
+    let (batches, close) = play(20, Policy { limits, ..refreshing() }, |_| Some(refused(404)));
+    assert_eq!((&close.end, all_checked(&batches).len()), (&RunEnd::Succeeded, 20));
+}
+
+// covers: ING-6.3-09, ING-12.2-05
+#[test]
+fn an_update_that_is_refused_every_detail_fails_and_nothing_is_looked_at() {
+    for (count, requests) in [(3, 6), (100, 30)] {
+        let (batches, close) = play(count, refreshing(), |_| Some(refused(422)));
+        assert!(matches!(&close.end, RunEnd::Failed { error } if error.level == Level::L2), "{close:?}");
+        assert!(all_checked(&batches).is_empty(), "{count} ids");
+        assert!(close.stats.req_count <= requests, "{} requests for {count} ids", close.stats.req_count);
+    }
+    // So few may be bad themselves: the try counts, and the records stay as old as they were.
+    for count in [1, 2] {
+        let (batches, close) = play(count, refreshing(), |_| Some(refused(422)));
+        assert!(matches!(&close.end, RunEnd::Failed { error } if error.message.contains("are refused")), "{close:?}");
+        let checked = all_checked(&batches);
+        assert_eq!(checked.len(), count);
+        assert!(checked.iter().all(|one| one.failed.is_some() && !one.looked_at), "{checked:?}");
+        assert_eq!(batches.last().and_then(|batch| batch.next.clone()), Some(keys("a")), "to be asked for again");
+    }
+}
+
+// covers: ING-6.3-09, ING-12.2-05
+#[test]
+fn too_many_refused_among_others_fail_an_update_and_few_do_not() {
+    let bad = |names: &[String], which: &[&str]| names.iter().any(|id| which.contains(&&**id)).then(|| refused(400));
+    let four = ["b00", "b01", "b17", "b29"];
+    let (batches, close) = play(30, refreshing(), |names| bad(names, &four));
+    assert!(matches!(&close.end, RunEnd::Failed { error } if error.message.contains("4 of 30 ids")), "{close:?}");
+    let checked = all_checked(&batches);
+    let old: Vec<_> = checked.iter().filter(|one| !one.looked_at).map(|one| one.key.as_str()).collect();
+    assert_eq!((checked.len(), old), (30, four.to_vec()));
+
+    let (batches, close) = play(30, refreshing(), |names| bad(names, &["b00", "b17", "b29"]));
+    assert_eq!(close.end, RunEnd::Succeeded);
+    assert!(all_checked(&batches).iter().all(|one| one.looked_at), "the far side answered for each");
 }
 
 #[test]

@@ -69,7 +69,7 @@ impl Generator {
         for key in 0..8 {
             if self.rng.chance(80) {
                 let failed = self.rng.chance(600).then(|| "404".to_owned());
-                checked.push(Checked { key: format!("key {key}"), failed });
+                checked.push(Checked { key: format!("key {key}"), failed, looked_at: self.rng.chance(800) });
             }
         }
         checked

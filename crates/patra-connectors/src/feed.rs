@@ -1,0 +1,185 @@
+//! Bytes of a feed to values: RSS 0.9x to 2.0, RSS 1.0 (RDF), Atom 0.3 and 1.0, CDF and JSON Feed, in any encoding and with
+//! the usual faults. A pure function: no clock, no network, the same answer for the same bytes. It never panics, and its
+//! limits bound time and memory on any input.
+
+mod date;
+mod encoding;
+mod entity;
+mod entry;
+mod identity;
+mod json;
+mod links;
+mod sanitise;
+mod tag;
+mod text;
+mod tidy;
+mod token;
+mod tree;
+mod xml;
+
+use serde::Serialize;
+use url::Url;
+
+pub use date::{Date, parse as parse_date};
+pub use encoding::decode;
+pub use entity::{MAX_EXPANSION_BYTES, MAX_EXPANSION_DEPTH};
+pub use identity::{Rule, identity};
+pub use sanitise::{clean as clean_html, plain as html_to_text};
+pub use text::Text;
+pub use tree::{MAX_DEPTH, MAX_ELEMENTS};
+
+/// What pages are read with, too.
+pub(crate) mod markup {
+    pub(crate) use super::entity::{Place, resolve};
+    pub(crate) use super::sanitise::escape_into;
+    pub(crate) use super::token::{Attributes, Token, Tokens};
+}
+
+/// Most bytes of a feed.
+pub const MAX_BYTES: usize = 15 * 1024 * 1024;
+/// Most entries of a feed.
+pub const MAX_ENTRIES: usize = 50_000;
+
+/// A feed as it was published. Titles and the like are plain text, URLs are absolute where they could be made so.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Feed {
+    pub title: Option<String>,
+    /// The page that the feed belongs to.
+    pub link: Option<String>,
+    pub subtitle: Option<String>,
+    pub id: Option<String>,
+    pub language: Option<String>,
+    pub author: Option<String>,
+    pub rights: Option<String>,
+    pub updated: Option<Date>,
+    pub published: Option<Date>,
+    pub tags: Vec<Tag>,
+    pub icon: Option<String>,
+    pub generator: Option<String>,
+    /// What the feed calls its own address.
+    pub self_url: Option<String>,
+    /// The next page of the same feed.
+    pub next_url: Option<String>,
+    /// Where the feed says it has moved.
+    pub moved_to: Option<String>,
+    /// Where changes can be subscribed to.
+    pub hub: Option<String>,
+    /// How long the feed may be kept before it is asked for again.
+    pub ttl_minutes: Option<u32>,
+    /// The feed says that nothing will follow.
+    pub expired: bool,
+    /// The body ends inside the feed: its last entry may be cut, and more may be missing.
+    pub truncated: bool,
+    pub entries: Vec<Entry>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Entry {
+    /// The feed's own, as it is written. For a key that is always there see [`identity()`].
+    pub id: Option<String>,
+    pub title: Option<String>,
+    pub link: Option<String>,
+    pub summary: Option<Text>,
+    pub content: Vec<Text>,
+    pub author: Option<String>,
+    pub published: Option<Date>,
+    pub updated: Option<Date>,
+    pub rights: Option<String>,
+    pub language: Option<String>,
+    pub tags: Vec<Tag>,
+    pub enclosures: Vec<Enclosure>,
+    pub image: Option<String>,
+    /// The page of the comments.
+    pub comments: Option<String>,
+    /// The feed that the entry was first in, by its title or address.
+    pub source: Option<String>,
+}
+
+impl Entry {
+    /// What describes the entry: its summary, else its content.
+    pub fn description(&self) -> Option<&Text> {
+        self.summary.as_ref().or_else(|| self.content.first())
+    }
+
+    /// When it was published, else changed.
+    pub fn date(&self) -> Option<&Date> {
+        self.published.as_ref().or(self.updated.as_ref())
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Tag {
+    pub term: Option<String>,
+    pub scheme: Option<String>,
+    pub label: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Enclosure {
+    pub href: String,
+    #[serde(rename = "type")]
+    pub media_type: Option<String>,
+    pub length: Option<u64>,
+}
+
+/// Why a body is no feed, or none that is read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FeedError {
+    #[error("the body is empty, so it is no feed")]
+    Empty,
+    #[error("this is an HTML page, not a feed{}", named(.feed.as_deref()))]
+    Page { feed: Option<String> },
+    #[error(
+        "this is no feed: it begins with {found}, where <rss>, <feed>, <rdf:RDF>, <channel> or a JSON Feed was expected"
+    )]
+    NotAFeed { found: String },
+    #[error("the feed is hollow: it has no title, no link and no entry")]
+    Hollow,
+    #[error("the JSON is broken: {reason}")]
+    Json { reason: String },
+    #[error("this JSON is no JSON Feed: {reason}")]
+    JsonShape { reason: String },
+    #[error("the feed is refused: {0}")]
+    Limit(#[from] Limit),
+}
+
+/// A limit that a body went over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Limit {
+    #[error("it has more than {MAX_BYTES} bytes")]
+    Bytes,
+    #[error("it has more than {MAX_ENTRIES} entries")]
+    Entries,
+    #[error("it has more than {MAX_ELEMENTS} elements")]
+    Elements,
+    #[error("its elements are nested deeper than {MAX_DEPTH}")]
+    Depth,
+    #[error("its values are nested deeper than {}", json::MAX_DEPTH)]
+    JsonDepth,
+    #[error("its entities grow to more than {MAX_EXPANSION_BYTES} bytes")]
+    ExpansionBytes,
+    #[error("its entities are nested deeper than {MAX_EXPANSION_DEPTH}")]
+    ExpansionDepth,
+}
+
+fn named(feed: Option<&str>) -> String {
+    feed.map_or_else(|| ", and it names none".to_owned(), |feed| format!("; it names a feed at {feed}"))
+}
+
+/// Reads a feed. `base` is the address that the body came from, after redirects. What the feed is, its first element
+/// decides, never the Content-Type; that one is asked for the charset alone.
+pub fn read(body: &[u8], content_type: Option<&str>, base: &Url) -> Result<Feed, FeedError> {
+    if body.len() > MAX_BYTES {
+        return Err(Limit::Bytes.into());
+    }
+    let text = decode(body, content_type);
+    let text = text::without_illegal(&text);
+    let start = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+    if start.is_empty() {
+        return Err(FeedError::Empty);
+    }
+    if start.starts_with(['{', '[']) { json::read(start, base) } else { xml::read(start, base) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! Which entry is which, from one reading of a feed to the next. The same entry always gets the same key, and no key is
+//! ever drawn by chance.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use patra_core::hash;
+
+use super::{Entry, Feed};
+
+/// What a source's entries are told apart by. Where an entry lacks it, the usual order counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rule {
+    /// The entry's own id; with its link, if the feed repeats the id; else the link; else title and content.
+    #[default]
+    Guid,
+    /// The link, for feeds whose ids change with every reading.
+    Link,
+    /// Link and title, for feeds whose entries share one link.
+    LinkTitle,
+    /// Title and content alone.
+    Content,
+}
+
+/// A key for each entry, in their order. Entries with one key are the same entry, repeated.
+pub fn identity(feed: &Feed, rule: Rule) -> Vec<String> {
+    let mut ids: HashMap<&str, usize> = HashMap::new();
+    for id in feed.entries.iter().filter_map(own_id) {
+        *ids.entry(id).or_default() += 1;
+    }
+    let repeated = |id: &str| ids.get(id).is_some_and(|times| *times > 1);
+    let keys: Vec<(String, String)> =
+        feed.entries.iter().map(|entry| (key(entry, rule, &repeated), content(entry))).collect();
+    // The first content that has a key, and whether another one has it too.
+    let mut seen: HashMap<&str, (&str, bool)> = HashMap::new();
+    for (key, content) in &keys {
+        let (first, shared) = seen.entry(key).or_insert((content, false));
+        *shared |= first != content;
+    }
+    let told_apart = |(key, content): &(String, String)| match seen.get(key.as_str()) {
+        Some((_, true)) => format!("{key}|{content}"),
+        _ => key.clone(),
+    };
+    keys.iter().map(told_apart).collect()
+}
+
+fn key(entry: &Entry, rule: Rule, repeated: &dyn Fn(&str) -> bool) -> String {
+    let link = entry.link.as_deref().filter(|link| !link.is_empty());
+    let usual = || match (own_id(entry), link) {
+        (Some(id), Some(link)) if repeated(id) => format!("{id}|{link}"),
+        (Some(one), _) | (None, Some(one)) => one.to_owned(),
+        (None, None) => content(entry),
+    };
+    match (rule, link) {
+        (Rule::Link, Some(link)) => link.to_owned(),
+        (Rule::LinkTitle, Some(link)) => format!("{link}|{}", entry.title.as_deref().unwrap_or_default()),
+        (Rule::Content, _) => content(entry),
+        _ => usual(),
+    }
+}
+
+fn own_id(entry: &Entry) -> Option<&str> {
+    entry.id.as_deref().filter(|id| !id.is_empty())
+}
+
+fn content(entry: &Entry) -> String {
+    let mut parts = vec![entry.title.as_deref().unwrap_or_default()];
+    parts.extend(entry.summary.iter().chain(&entry.content).map(|text| text.value.as_str()));
+    hash::digest(&parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::feed::Text;
+
+    fn entry(id: &str, link: &str, title: &str, content: &str) -> Entry {
+        let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let content = some(content).map(Text::plain).into_iter().collect();
+        Entry { id: some(id), link: some(link), title: some(title), content, ..Entry::default() }
+    }
+
+    fn keys(entries: Vec<Entry>, rule: Rule) -> Vec<String> {
+        let feed = Feed { entries, ..Feed::default() };
+        let keys = identity(&feed, rule);
+        assert_eq!(keys, identity(&feed, rule), "the same twice");
+        keys
+    }
+
+    // covers: COLL-118, COLL-123
+    #[test]
+    fn the_id_counts_then_the_link_then_the_content() {
+        let found =
+            keys(vec![entry("g", "l", "t", "c"), entry("", "l2", "t", "c"), entry("", "", "t", "c")], Rule::Guid);
+        assert_eq!(found[..2], ["g", "l2"]);
+        assert_eq!(found[2], hash::digest(&["t", "c"]));
+    }
+
+    // covers: COLL-123
+    #[test]
+    fn an_id_that_a_feed_repeats_is_extended_by_the_link() {
+        let found = keys(vec![entry("g", "a", "", ""), entry("g", "b", "", ""), entry("h", "a", "", "")], Rule::Guid);
+        assert_eq!(found, ["g|a", "g|b", "h"]);
+    }
+
+    // covers: COLL-123
+    #[test]
+    fn entries_that_still_collide_are_told_apart_by_their_content() {
+        let found = keys(
+            vec![entry("g", "a", "x", ""), entry("g", "a", "y", ""), entry("", "b", "", ""), entry("", "b", "", "")],
+            Rule::Guid,
+        );
+        assert_eq!(found[0], format!("g|a|{}", hash::digest(&["x"])));
+        assert_ne!(found[0], found[1]);
+        assert_eq!(found[2..], ["b", "b"], "the same entry twice has one key");
+    }
+
+    // covers: COLL-123
+    #[test]
+    fn a_rule_of_the_source_overrides() {
+        let entries = || vec![entry("g1", "l", "t1", "c"), entry("g2", "l", "t2", "c")];
+        assert_eq!(keys(entries(), Rule::LinkTitle), ["l|t1", "l|t2"]);
+        assert_eq!(keys(entries(), Rule::Content), [hash::digest(&["t1", "c"]), hash::digest(&["t2", "c"])]);
+        assert_eq!(keys(vec![entry("g1", "l", "t", "c")], Rule::Link), ["l"]);
+        assert_eq!(keys(vec![entry("g1", "", "t", "c")], Rule::Link), ["g1"], "without a link the usual order counts");
+    }
+}

@@ -1,0 +1,126 @@
+//! Addresses in a feed: made absolute, never a script, otherwise as they were written.
+
+use std::borrow::Cow;
+
+use url::Url;
+
+use super::tree::Element;
+
+/// Schemes that run or hold something instead of pointing to it.
+const UNSAFE: [&str; 5] = ["javascript", "vbscript", "data", "blob", "about"];
+
+/// The absolute address, unless it is none or unsafe. One that is absolute already is not touched: an identity may hang
+/// on its letters.
+pub(super) fn absolute(written: &str, base: &Url) -> Option<String> {
+    let written = written.trim();
+    if written.is_empty() {
+        return None;
+    }
+    match scheme(written) {
+        Some(scheme) if UNSAFE.iter().any(|bad| scheme.eq_ignore_ascii_case(bad)) => None,
+        Some(_) => Some(written.to_owned()),
+        // What is joined may turn out to be absolute: control characters in front do not count.
+        None => base.join(written).ok().filter(|url| !UNSAFE.contains(&url.scheme())).map(String::from),
+    }
+}
+
+/// The scheme, read as a browser does: it ignores line breaks and tabs inside.
+pub(super) fn scheme(written: &str) -> Option<Cow<'_, str>> {
+    let (scheme, _) = written.split_once(':')?;
+    let scheme = if scheme.contains(['\t', '\n', '\r']) {
+        Cow::Owned(scheme.replace(['\t', '\n', '\r'], ""))
+    } else {
+        Cow::Borrowed(scheme)
+    };
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    (scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(part)).then_some(scheme)
+}
+
+/// A link that was escaped twice: `?a=1&amp;b=2`, or `?a=1&b;=2` as some repair it.
+pub(super) fn unescaped(link: &str) -> String {
+    let link = link.replace("&amp;", "&");
+    let mut out = String::with_capacity(link.len());
+    let mut parts = link.split('&');
+    out.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        out.push('&');
+        let end = part.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(part.len());
+        let (name, rest) = part.split_at(end);
+        out.push_str(name);
+        out.push_str(if name.is_empty() { rest } else { rest.strip_prefix(';').unwrap_or(rest) });
+    }
+    out
+}
+
+/// The base inside an element: its `xml:base`, if that is a safe address.
+pub(super) fn base_of<'u>(element: &Element<'_>, base: &'u Url) -> Cow<'u, Url> {
+    if !element.attributes().mention("base") {
+        return Cow::Borrowed(base);
+    }
+    let written = element.attribute("xml:base").or_else(|| element.attribute("base"));
+    let joined = written.and_then(|written| base.join(&written).ok()).filter(|url| !url.cannot_be_a_base());
+    joined.map_or(Cow::Borrowed(base), Cow::Owned)
+}
+
+/// What a `<link>` is for. Relations may be written as addresses of a registry.
+pub(super) fn relation(element: &Element<'_>) -> String {
+    let rel = element.attribute("rel").unwrap_or_else(|| "alternate".to_owned()).to_ascii_lowercase();
+    rel.rsplit('/').next().unwrap_or_default().to_owned()
+}
+
+/// The address in an attribute, by any of its names.
+pub(super) fn href(element: &Element<'_>, base: &Url) -> Option<String> {
+    let written = ["href", "url", "uri"].into_iter().find_map(|name| element.attribute(name))?;
+    absolute(&written, base)
+}
+
+/// Links of one place, the best of which is kept: the first that leads to a page, else the first of any type.
+#[derive(Debug, Default)]
+pub(super) struct Best {
+    page: Option<String>,
+    other: Option<String>,
+}
+
+impl Best {
+    pub(super) fn offer(&mut self, element: &Element<'_>, base: &Url) {
+        let Some(href) = href(element, base).or_else(|| absolute(&unescaped(&element.text()), base)) else { return };
+        let kind = element.attribute("type").unwrap_or_else(|| "text/html".to_owned()).to_ascii_lowercase();
+        let page = matches!(kind.as_str(), "text/html" | "application/xhtml+xml" | "html" | "xhtml");
+        let place = if page { &mut self.page } else { &mut self.other };
+        place.get_or_insert(href);
+    }
+
+    /// The address in the attributes of what is described itself, as CDF has it.
+    pub(super) fn offer_href(&mut self, element: &Element<'_>, base: &Url) {
+        let href = element.attribute("href").and_then(|href| absolute(&href, base));
+        self.other = self.other.take().or(href);
+    }
+
+    pub(super) fn take(self) -> Option<String> {
+        self.page.or(self.other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_become_absolute_and_stay_safe() {
+        let base = Url::parse("http://example.org/a/b").unwrap();
+        assert_eq!(absolute(" c?d ", &base).as_deref(), Some("http://example.org/a/c?d"));
+        assert_eq!(absolute("HTTP://Example.com", &base).as_deref(), Some("HTTP://Example.com"));
+        assert_eq!(absolute("//x.org/y", &base).as_deref(), Some("http://x.org/y"));
+        assert_eq!(absolute("tag:a,2006:b", &base).as_deref(), Some("tag:a,2006:b"));
+        for bad in
+            ["javascript:alert(1)", "JavaScript:x", "java\nscript:x", "data:text/html,x", "\u{1}javascript:x", ""]
+        {
+            assert_eq!(absolute(bad, &base), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn links_that_were_escaped_twice_are_mended() {
+        assert_eq!(unescaped("http://a/?b=1&amp;c=2&d;=3&e"), "http://a/?b=1&c=2&d=3&e");
+    }
+}

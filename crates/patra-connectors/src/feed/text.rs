@@ -1,0 +1,184 @@
+//! Pieces of text in a feed: plain, HTML in references, markup in place, or base64.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde::Serialize;
+use url::Url;
+
+use super::token::{Token, Tokens};
+use super::tree::{Element, Node, VOID};
+use super::{encoding, entity, sanitise};
+
+/// A text as it was meant: plain, or HTML that has been cleaned.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Text {
+    pub value: String,
+    pub html: bool,
+}
+
+impl Text {
+    pub(super) fn plain(value: String) -> Text {
+        Text { value, html: false }
+    }
+
+    pub(super) fn html(value: &str, base: &Url) -> Text {
+        Text { value: sanitise::clean(value, base), html: true }
+    }
+
+    /// The text for a page: what is plain is escaped.
+    pub fn to_html(&self) -> Cow<'_, str> {
+        if self.html { Cow::Borrowed(&self.value) } else { Cow::Owned(sanitise::escaped(&self.value)) }
+    }
+
+    /// The text without markup.
+    pub fn to_plain(&self) -> Cow<'_, str> {
+        if self.html { Cow::Owned(sanitise::plain(&self.value)) } else { Cow::Borrowed(&self.value) }
+    }
+}
+
+/// What an element holds if it does not say so itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Usual {
+    Plain,
+    /// Nominally plain text, in which HTML is as common.
+    Guess,
+    Html,
+}
+
+pub(super) fn construct(element: &Element<'_>, usual: Usual, base: &Url) -> Text {
+    let kind = element.attribute("type").unwrap_or_default().to_ascii_lowercase();
+    if element.elements().next().is_some() {
+        let inner = around(element);
+        // HTML in references inside a `div` is HTML still, where it is declared as such.
+        let escaped = matches!(kind.as_str(), "html" | "text/html") && inner.elements().next().is_none();
+        return Text::html(&if escaped { inner.text() } else { markup(inner) }, base);
+    }
+    let text = element.text();
+    let is_base64 = element.attribute("mode").is_some_and(|mode| mode.eq_ignore_ascii_case("base64"));
+    let text = if is_base64 || is_binary(&kind) { from_base64(text) } else { text };
+    let html = match kind.as_str() {
+        "html" | "text/html" => true,
+        "text" | "plain" | "text/plain" | "" => match usual {
+            Usual::Html => kind.is_empty() || looks_like_html(&text),
+            Usual::Guess => looks_like_html(&text),
+            Usual::Plain => false,
+        },
+        _ => false,
+    };
+    if html { Text::html(&text, base) } else { Text::plain(text) }
+}
+
+/// The same, as plain text.
+pub(super) fn label(element: &Element<'_>, usual: Usual, base: &Url) -> String {
+    folded(&construct(element, usual, base).to_plain())
+}
+
+/// What should be plain text, without the markup that it often has.
+pub(super) fn guessed_label(text: String) -> String {
+    if looks_like_html(&text) { folded(&sanitise::plain(&text)) } else { text }
+}
+
+fn folded(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The `div` that stands around all of XHTML, else the element itself.
+fn around<'t, 'a>(element: &'t Element<'a>) -> &'t Element<'a> {
+    let blank = |node: &&Node<'_>| !matches!(node, Node::Text(text) if text.trim().is_empty());
+    let mut inside = element.children.iter().filter(blank);
+    match (inside.next(), inside.next()) {
+        (Some(Node::Element(only)), None) if only.local_name() == "div" => only,
+        _ => element,
+    }
+}
+
+/// The content of an element as HTML, its references and prefixes resolved.
+fn markup(element: &Element<'_>) -> String {
+    let mut out = String::new();
+    write_children(element, &mut out);
+    out.trim().to_owned()
+}
+
+fn write_children(element: &Element<'_>, out: &mut String) {
+    for child in &element.children {
+        match child {
+            Node::Text(text) => sanitise::escape_into(text, out),
+            Node::Element(element) => write_element(element, out),
+        }
+    }
+}
+
+fn write_element(element: &Element<'_>, out: &mut String) {
+    let name = element.local_name();
+    out.push('<');
+    out.push_str(name);
+    for (name, value) in element.attributes() {
+        // The raw value may hold the other kind of quote.
+        out.push(' ');
+        out.push_str(name.rsplit(':').next().unwrap_or_default());
+        out.push_str("=\"");
+        out.push_str(&value.replace('"', "&quot;"));
+        out.push('"');
+    }
+    out.push('>');
+    if !VOID.contains(&name) {
+        write_children(element, out);
+        out.push_str("</");
+        out.push_str(name);
+        out.push('>');
+    }
+}
+
+fn is_binary(kind: &str) -> bool {
+    let textual = kind.starts_with("text") || kind.ends_with("xml") || matches!(kind, "" | "html" | "xhtml" | "plain");
+    !textual && kind.contains('/')
+}
+
+fn from_base64(text: String) -> String {
+    let forgiving = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let engine = GeneralPurpose::new(&STANDARD, forgiving.with_decode_allow_trailing_bits(true));
+    let packed: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    match engine.decode(packed) {
+        Ok(bytes) => encoding::decode(&bytes, None).into_owned(),
+        Err(_) => text,
+    }
+}
+
+/// A wrong yes loses text, so all has to fit: something that ends or a reference, and only tags and names of HTML.
+fn looks_like_html(text: &str) -> bool {
+    let mut markup = text.contains('&') && entity::resolve(text, entity::Place::Attribute) != text;
+    for token in Tokens::new(text) {
+        match token {
+            Token::Start { name, .. } if !sanitise::is_known(name) => return false,
+            Token::End(name) if !sanitise::is_known(name) => return false,
+            Token::End(_) => markup = true,
+            Token::Start { name, empty, .. } => markup |= empty || VOID.contains(&name),
+            Token::Text(text) if text.starts_with('<') => return false,
+            _ => {}
+        }
+    }
+    markup
+}
+
+/// The text without the characters that XML forbids. Control characters between U+0080 and U+009F are what Windows-1252
+/// has there.
+pub(super) fn without_illegal<'a>(text: &'a Cow<'a, str>) -> Cow<'a, str> {
+    let bytes = text.as_bytes();
+    let control = bytes.iter().any(|byte| *byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r'));
+    let after =
+        |lead: u8, wanted: fn(&[u8]) -> bool| memchr::memchr_iter(lead, bytes).any(|at| wanted(&bytes[at + 1..]));
+    let misread = after(0xc2, |rest| matches!(rest, [0x80..=0x9f, ..]));
+    if !control && !misread && !after(0xef, |rest| matches!(rest, [0xbf, 0xbe | 0xbf, ..])) {
+        return Cow::Borrowed(text);
+    }
+    let mended = |c: char| match c {
+        '\t' | '\n' | '\r' => Some(c),
+        '\0'..' ' | '\u{fffe}' | '\u{ffff}' => None,
+        '\u{80}'..='\u{9f}' => Some(entity::windows_1252(c)),
+        c => Some(c),
+    };
+    Cow::Owned(text.chars().filter_map(mended).collect())
+}

@@ -1,0 +1,164 @@
+//! RSS, RDF, Atom and CDF to a [`Feed`]. All are read by one set of names: real feeds mix them.
+
+use url::Url;
+
+use super::date::Date;
+use super::entry;
+use super::links::{self, Best};
+use super::text::{self, Usual};
+use super::tree::{self, Element};
+use super::{Feed, FeedError, Limit, MAX_ENTRIES, Tag};
+use crate::page;
+
+/// How many elements may stand before the feed itself.
+const MAX_BEFORE_ROOT: usize = 50;
+/// How much of what is no feed is shown.
+const MAX_SHOWN: usize = 40;
+
+pub(super) fn read(text: &str, base: &Url) -> Result<Feed, FeedError> {
+    // Whatever stands before the first tag is not the feed's.
+    let Some(start) = memchr::memchr(b'<', text.as_bytes()) else { return Err(not_a_feed(text)) };
+    let begins_as_page = page::looks_like_page(&text[start..]);
+    let (document, truncated) = match tree::parse(&text[start..]) {
+        // A page may be deeper than any feed, and is told as what it is.
+        Err(_) if begins_as_page => return Err(page_error(text, base)),
+        other => other?,
+    };
+    let mut left = MAX_BEFORE_ROOT;
+    let Some(root) = root(&document, &mut left) else {
+        return Err(if begins_as_page { page_error(text, base) } else { not_a_feed(&text[start..]) });
+    };
+    let mut reader = Reader { atom: root.name == "feed", feed: Feed::default(), link: Best::default(), info: None };
+    reader.head(root, base)?;
+    let Reader { mut feed, link, info, .. } = reader;
+    feed.link = link.take().or(feed.link);
+    feed.subtitle = feed.subtitle.or(info);
+    if feed == Feed::default() {
+        // A page may have an element that is called like a feed.
+        return Err(if begins_as_page { page_error(text, base) } else { FeedError::Hollow });
+    }
+    Ok(Feed { truncated, ..feed })
+}
+
+fn page_error(text: &str, base: &Url) -> FeedError {
+    let feed = page::feeds(text, base).ok().and_then(|feeds| feeds.into_iter().next());
+    FeedError::Page { feed: feed.map(|feed| feed.href) }
+}
+
+fn not_a_feed(text: &str) -> FeedError {
+    let shown: String = text.chars().take(MAX_SHOWN).collect();
+    FeedError::NotAFeed { found: format!("`{}`", shown.split_whitespace().collect::<Vec<_>>().join(" ")) }
+}
+
+fn root<'t, 'a>(element: &'t Element<'a>, left: &mut usize) -> Option<&'t Element<'a>> {
+    for child in element.elements() {
+        if matches!(child.name.as_str(), "rss" | "feed" | "rdf:rdf" | "rdf" | "channel") {
+            return Some(child);
+        }
+        *left = left.checked_sub(1)?;
+        if let Some(found) = root(child, left) {
+            return Some(found);
+        }
+    }
+    None
+}
+
+struct Reader {
+    atom: bool,
+    feed: Feed,
+    link: Best,
+    /// The subtitle of those that have none.
+    info: Option<String>,
+}
+
+impl Reader {
+    fn head(&mut self, element: &Element<'_>, base: &Url) -> Result<(), FeedError> {
+        let base = &*links::base_of(element, base);
+        if let Some(language) = element.attribute("xml:lang").or_else(|| element.attribute("lang")) {
+            self.feed.language = Some(language.replace('_', "-"));
+        }
+        if element.name == "channel" {
+            self.feed.updated = element.attribute("lastmod").map(Date::new).or(self.feed.updated.take());
+            self.link.offer_href(element, base);
+        }
+        for child in element.elements() {
+            match child.name.as_str() {
+                "item" | "entry" => {
+                    if self.feed.entries.len() == MAX_ENTRIES {
+                        return Err(Limit::Entries.into());
+                    }
+                    let base = links::base_of(child, base);
+                    self.feed.entries.push(entry::read(child, self.atom, &base));
+                }
+                "channel" | "feed" | "rss" => self.head(child, base)?,
+                _ => self.field(child, &links::base_of(child, base)),
+            }
+        }
+        Ok(())
+    }
+
+    fn field(&mut self, element: &Element<'_>, base: &Url) {
+        let usual = if self.atom { Usual::Plain } else { Usual::Guess };
+        let label = || Some(text::label(element, usual, base));
+        let plain = || Some(element.text()).filter(|text| !text.is_empty());
+        let feed = &mut self.feed;
+        match element.name.as_str() {
+            "title" => feed.title = label(),
+            "dc:title" | "itunes:title" | "media:title" => feed.title = feed.title.take().or_else(label),
+            "link" => self.link(element, base),
+            "subtitle" | "tagline" => feed.subtitle = label(),
+            "description" | "abstract" | "dc:description" | "itunes:subtitle" => {
+                feed.subtitle = feed.subtitle.take().or_else(|| Some(text::label(element, Usual::Html, base)));
+            }
+            "info" | "feedburner:browserfriendly" | "itunes:summary" => self.info = self.info.take().or_else(label),
+            "id" | "guid" => feed.id = plain(),
+            "language" | "dc:language" => feed.language = plain().map(|text| text.replace('_', "-")),
+            "author" | "managingeditor" | "dc:creator" | "dc:author" | "itunes:author" => {
+                feed.author = feed.author.take().or_else(|| entry::person(element));
+            }
+            "rights" | "copyright" => feed.rights = label(),
+            "dc:rights" => feed.rights = feed.rights.take().or_else(label),
+            "updated" | "modified" | "lastbuilddate" | "dc:date" | "dcterms:modified" => {
+                feed.updated = Date::of(element).or(feed.updated.take());
+            }
+            "published" | "pubdate" | "issued" | "dcterms:issued" => {
+                feed.published = Date::of(element).or(feed.published.take());
+            }
+            "created" | "dcterms:created" => feed.published = feed.published.take().or_else(|| Date::of(element)),
+            "icon" | "logo" => feed.icon = feed.icon.take().or_else(|| links::absolute(&plain()?, base)),
+            "image" | "itunes:image" | "media:thumbnail" => {
+                feed.icon = feed.icon.take().or_else(|| entry::image(element, base));
+            }
+            "generator" => feed.generator = plain(),
+            "ttl" => feed.ttl_minutes = plain().and_then(|text| text.parse().ok()),
+            "itunes:new-feed-url" | "newlocation" => feed.moved_to = links::absolute(&element.text(), base),
+            "itunes:complete" => feed.expired |= element.text().eq_ignore_ascii_case("yes"),
+            _ => entry::tags(element, &mut feed.tags),
+        }
+    }
+
+    fn link(&mut self, element: &Element<'_>, base: &Url) {
+        let feed = &mut self.feed;
+        match links::relation(element).as_str() {
+            "alternate" => self.link.offer(element, base),
+            "self" => feed.self_url = links::href(element, base),
+            "next" => feed.next_url = links::href(element, base),
+            "hub" => feed.hub = links::href(element, base),
+            "license" | "copyright" => {
+                feed.rights = feed.rights.take().or_else(|| links::href(element, base));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Adds a tag that is not there yet.
+pub(super) fn add_tag(tags: &mut Vec<Tag>, tag: Tag) {
+    let empty = tag == Tag::default();
+    if !empty && !tags.contains(&tag) && tags.len() < MAX_TAGS {
+        tags.push(tag);
+    }
+}
+
+/// Most tags of one entry or feed; more are left out.
+const MAX_TAGS: usize = 200;

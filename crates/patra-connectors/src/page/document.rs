@@ -1,0 +1,111 @@
+//! A page as a tree, built under limits. HTML can grow while it is parsed, so the tree is looked at while it is built.
+
+use html5ever::driver::{ParseOpts, parse_document};
+use html5ever::tendril::TendrilSink as _;
+use scraper::{ElementRef, Html, HtmlTreeSink, Selector};
+use url::Url;
+
+use super::PageError;
+use super::tame::tame;
+
+/// Most bytes of a page.
+pub const MAX_BYTES: usize = 5 * 1024 * 1024;
+/// Deepest nesting, as browsers have it.
+pub const MAX_DEPTH: usize = 512;
+/// Most nodes of a page: elements, texts and comments.
+pub const MAX_NODES: usize = 500_000;
+/// How much is parsed between two looks at the tree.
+const STEP_BYTES: usize = 1_024;
+
+pub(super) struct Document {
+    pub(super) html: Html,
+    /// What addresses of the page are relative to.
+    pub(super) base: Url,
+}
+
+impl Document {
+    pub(super) fn parse(text: &str, address: &Url) -> Result<Document, PageError> {
+        let html = parse(text)?;
+        let written = first(&html, "base[href]").and_then(|base| base.value().attr("href").map(str::to_owned));
+        let base = written.and_then(|href| address.join(href.trim()).ok()).filter(|base| !base.cannot_be_a_base());
+        Ok(Document { html, base: base.unwrap_or_else(|| address.clone()) })
+    }
+
+    pub(super) fn first(&self, selector: &str) -> Option<ElementRef<'_>> {
+        first(&self.html, selector)
+    }
+
+    /// The value of an attribute of the first element that has it, trimmed and not empty.
+    pub(super) fn attribute(&self, selector: &str, name: &str) -> Option<String> {
+        let selector = Selector::parse(selector).ok()?;
+        let mut values = self.html.select(&selector).filter_map(|element| element.value().attr(name));
+        values.find_map(|value| Some(folded(value)).filter(|value| !value.is_empty()))
+    }
+
+    pub(super) fn absolute(&self, written: &str) -> Option<String> {
+        let url = self.base.join(written.trim()).ok()?;
+        matches!(url.scheme(), "http" | "https").then(|| url.into())
+    }
+}
+
+/// White space as one space, none around.
+pub(super) fn folded(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn first<'a>(html: &'a Html, selector: &str) -> Option<ElementRef<'a>> {
+    Selector::parse(selector).ok().and_then(|selector| html.select(&selector).next())
+}
+
+fn parse(text: &str) -> Result<Html, PageError> {
+    if text.len() > MAX_BYTES {
+        return Err(PageError::TooLarge);
+    }
+    let mut parser = parse_document(HtmlTreeSink::new(Html::new_document()), ParseOpts::default());
+    let tamed = tame(text);
+    let mut rest = tamed.as_str();
+    while !rest.is_empty() {
+        let mut end = rest.len().min(STEP_BYTES);
+        while !rest.is_char_boundary(end) {
+            end += 1;
+        }
+        let (step, left) = rest.split_at(end);
+        rest = left;
+        parser.process(step.into());
+        let html = parser.tokenizer.sink.sink.0.borrow();
+        let mut nodes = html.tree.nodes();
+        if nodes.len() > MAX_NODES {
+            return Err(PageError::TooManyNodes);
+        }
+        // What was made last stands where the parser is.
+        if nodes.next_back().is_some_and(|node| node.ancestors().take(MAX_DEPTH + 1).count() > MAX_DEPTH) {
+            return Err(PageError::TooDeep);
+        }
+    }
+    Ok(parser.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> Option<PageError> {
+        Document::parse(text, &Url::parse("http://example.org/").unwrap()).err()
+    }
+
+    // covers: COLL-125
+    #[test]
+    fn hostile_pages_are_refused_with_the_limit() {
+        assert_eq!(refused(&"x".repeat(MAX_BYTES + 1)), Some(PageError::TooLarge));
+        assert_eq!(refused(&"<div>".repeat(100_000)), Some(PageError::TooDeep));
+        assert_eq!(refused(&"<div><table><td></div></table>".repeat(20_000)), Some(PageError::TooDeep));
+        let formats: String = (0..400).map(|at| format!("<b id={at}>")).collect();
+        let grows = format!("<p>{formats}{}", "<p>x</p>".repeat(200_000));
+        assert!(matches!(refused(&grows), Some(PageError::TooManyNodes | PageError::TooDeep)));
+        assert!(PageError::TooDeep.to_string().contains("512"));
+        let attributes: String = (0..50_000).map(|at| format!(" a{at}")).collect();
+        assert_eq!(refused(&format!("<p{attributes}>")), None);
+        assert_eq!(refused(&format!("<script>\"<a b='\"</script><p{attributes}>")), None);
+        assert_eq!(refused(&"<p>x".repeat(10_000)), None);
+    }
+}

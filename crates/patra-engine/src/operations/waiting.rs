@@ -1,0 +1,130 @@
+//! Why nothing goes on although there is work, and until when: for whoever waits for it.
+
+use patra_core::Ts;
+use patra_core::gate::{Standing, View as GateView};
+use patra_core::port::query::{Cell, Filter, Row, View};
+use patra_core::port::{Clock, Queries};
+use patra_core::state::TaskStatus;
+use patra_core::tx::TxError;
+
+/// Work that waits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wait {
+    pub why: String,
+    /// When it goes on, or is looked at again.
+    pub until: Option<Ts>,
+}
+
+/// What work of this endpoint waits for: a task that was given back until a time, or the key of the rate gate by which its
+/// requests leave. `None` when nothing says why; then it goes on soon.
+pub async fn waits(
+    queries: &dyn Queries,
+    clock: &dyn Clock,
+    provenance: &str,
+    endpoint: &str,
+    rate_key: &str,
+) -> Result<Option<Wait>, TxError> {
+    let filter = Filter {
+        provenance_code: Some(provenance.to_owned()),
+        endpoint_name: Some(endpoint.to_owned()),
+        status: Some(TaskStatus::Queued.as_str().to_owned()),
+        limit: Filter::MAX_LIMIT,
+        ..Filter::default()
+    };
+    let tasks = queries.list(View::Tasks, filter).await?;
+    let now = clock.now();
+    if let Some(wait) = tasks.iter().filter_map(|task| given_back(task, now)).min_by_key(|wait| wait.until) {
+        return Ok(Some(wait));
+    }
+    let gates = super::gates(queries, clock).await?;
+    Ok(gates.iter().find(|gate| gate.rate_key == rate_key).and_then(|gate| closed(&gate.view, now)))
+}
+
+/// A task that is not to be claimed before a later time, and why its last run gave it back.
+fn given_back(task: &Row, now: Ts) -> Option<Wait> {
+    let (Some(Cell::Time(at)), Some(Cell::Json(error))) =
+        (View::Tasks.cell(task, "scheduled_at"), View::Tasks.cell(task, "error"))
+    else {
+        return None;
+    };
+    let error: serde_json::Value = serde_json::from_str(&error).ok()?;
+    let why = error["message"].as_str()?.to_owned();
+    (at > now).then_some(Wait { why, until: Some(at) })
+}
+
+/// Why a key lets nothing out, or a plan finds no room.
+fn closed(view: &GateView, now: Ts) -> Option<Wait> {
+    if let Some(until) = view.cooldown_until.filter(|until| *until > now) {
+        return Some(Wait { why: "the far side asked for silence".to_owned(), until: Some(until) });
+    }
+    if let Some(far) = view.provider.filter(|far| far.remaining == 0 && far.resets_at > now) {
+        let why = "the far side's own count says that nothing is left".to_owned();
+        return Some(Wait { why, until: Some(far.resets_at) });
+    }
+    let short = |(standing, span): (Option<Standing>, &str)| {
+        let Standing { remaining, limit, frees_at, .. } = standing.filter(|standing| standing.soft)?;
+        let why = match remaining {
+            0 => format!("the quota of {limit} requests {span} is used up"),
+            left => {
+                format!("of the quota of {limit} requests {span} only {left} are left, which are not for everything")
+            }
+        };
+        Some(Wait { why, until: frees_at })
+    };
+    [(view.daily, "a day"), (view.hourly, "an hour")].into_iter().find_map(short)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use patra_core::gate::Provider;
+
+    use super::*;
+
+    fn at(secs: i64) -> Ts {
+        Ts::from_secs(secs)
+    }
+
+    fn view() -> GateView {
+        patra_core::gate::State::default().view(at(0))
+    }
+
+    fn standing(remaining: u64) -> Option<Standing> {
+        Some(Standing { limit: 100, remaining, soft: remaining <= 10, frees_at: Some(at(70)) })
+    }
+
+    #[test]
+    fn a_key_that_lets_nothing_out_says_why_and_until_when() {
+        let told = |view: &GateView| closed(view, at(10)).map(|wait| (wait.why, wait.until));
+        assert_eq!(told(&view()), None);
+        assert_eq!(told(&GateView { hourly: standing(50), ..view() }), None);
+        let (why, until) = told(&GateView { hourly: standing(0), ..view() }).expect("a reason");
+        assert_eq!((&*why, until), ("the quota of 100 requests an hour is used up", Some(at(70))));
+        let (why, _) = told(&GateView { daily: standing(7), ..view() }).expect("a reason");
+        assert!(why.contains("only 7 are left"), "{why}");
+        let silent = GateView { cooldown_until: Some(at(30)), ..view() };
+        assert_eq!(told(&silent).map(|(_, until)| until), Some(Some(at(30))));
+        assert_eq!(closed(&silent, at(30)), None, "it is over");
+        let far = Provider { remaining: 0, limit: None, resets_at: at(40) };
+        let empty = GateView { provider: Some(far), ..view() };
+        assert_eq!(told(&empty).map(|(_, until)| until), Some(Some(at(40))));
+    }
+
+    #[test]
+    fn a_task_that_was_given_back_says_why_and_until_when() {
+        let row = |at: Ts, error: &str| -> Row {
+            let cell = |name| match name {
+                "scheduled_at" => Cell::Time(at),
+                "error" if !error.is_empty() => Cell::Json(error.to_owned()),
+                _ => Cell::Null,
+            };
+            View::Tasks.columns().iter().map(|column| cell(column.name)).collect()
+        };
+        let error = r#"{"code":"RATE_LIMITED","level":"L1","message":"not now"}"#;
+        let wait = given_back(&row(at(50), error), at(10)).expect("a reason");
+        assert_eq!(wait, Wait { why: "not now".into(), until: Some(at(10) + Duration::from_secs(40)) });
+        assert_eq!(given_back(&row(at(50), error), at(50)), None, "it may be claimed");
+        assert_eq!(given_back(&row(at(50), ""), at(10)), None, "it was never tried");
+    }
+}
