@@ -17,6 +17,10 @@ use crate::request_id::RequestId;
 #[derive(Clone, Debug)]
 pub(crate) struct Caller(pub(crate) String);
 
+/// Somebody without a key, where that is allowed. An extension of the request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Anonymous;
+
 /// Reading needs `read`, changing needs `write`.
 pub(crate) async fn layer(State(api): State<Api>, mut request: Request, next: Next) -> Response {
     let needed = if matches!(*request.method(), Method::GET | Method::HEAD) { Scope::Read } else { Scope::Write };
@@ -27,11 +31,22 @@ pub(crate) async fn layer(State(api): State<Api>, mut request: Request, next: Ne
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
+        Err(_) if header.is_none() && api.public_read && is_public(&request) => {
+            request.extensions_mut().insert(Anonymous);
+            next.run(request).await
+        }
         Err(failure) => match request.extensions().get::<RequestId>() {
-            Some(id) => failure.answer(id),
+            Some(id) if request.uri().path().starts_with("/api/v1/") => failure.answer(id),
+            Some(id) => failure.bare_answer(id),
             None => Response::default(),
         },
     }
+}
+
+/// What may be read without a key when that is switched on: sources that say that they are public.
+fn is_public(request: &Request) -> bool {
+    let path = request.uri().path();
+    *request.method() == Method::GET && (path == "/api/sources" || path.starts_with("/api/sources/"))
 }
 
 async fn check(api: &Api, header: Option<&str>, needed: Scope) -> Result<(Scope, Caller), Failure> {

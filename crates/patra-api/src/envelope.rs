@@ -20,19 +20,43 @@ pub(crate) struct Failure {
     pub(crate) hint: Option<String>,
     /// What is wrong, one by one, where more than one thing can be.
     pub(crate) problems: Vec<Value>,
+    /// What a program may want to know.
+    pub(crate) details: serde_json::Map<String, Value>,
 }
 
 impl Failure {
     pub(crate) fn new(status: StatusCode, code: Code, message: impl Into<String>) -> Failure {
-        Failure { status, code, message: message.into(), hint: None, problems: Vec::new() }
+        Failure {
+            status,
+            code,
+            message: message.into(),
+            hint: None,
+            problems: Vec::new(),
+            details: serde_json::Map::new(),
+        }
     }
 
     pub(crate) fn hint(self, hint: impl Into<String>) -> Failure {
         Failure { hint: Some(hint.into()), ..self }
     }
 
+    pub(crate) fn detail(mut self, name: &str, value: Value) -> Failure {
+        self.details.insert(name.to_owned(), value);
+        self
+    }
+
     pub(crate) fn bad_request(message: impl Into<String>) -> Failure {
         Failure::new(StatusCode::BAD_REQUEST, Code::InvalidInput, message)
+    }
+
+    /// The shape of the routes that have no envelope: `{error, meta}`.
+    pub(crate) fn bare_answer(self, id: &RequestId) -> Response {
+        let message = match &self.hint {
+            Some(hint) => format!("{}: {hint}", self.message),
+            None => self.message,
+        };
+        let error = json!({ "code": self.code, "message": message, "details": self.details });
+        (self.status, Json(json!({ "error": error, "meta": { "request_id": id.as_str() } }))).into_response()
     }
 
     pub(crate) fn answer(self, id: &RequestId) -> Response {

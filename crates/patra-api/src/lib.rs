@@ -33,6 +33,8 @@ pub struct Api {
     pub make_vault: Arc<dyn Fn() -> Result<Arc<Vault>, String> + Send + Sync>,
     /// The way out for live replays, where there is one.
     pub live: Option<Live>,
+    /// Whether public sources may be read without a key (COLL-80).
+    pub public_read: bool,
 }
 
 impl std::fmt::Debug for Api {

@@ -7,6 +7,7 @@ mod jobs;
 mod manifests;
 mod operations;
 mod replay;
+mod sources;
 mod specs;
 mod views;
 
@@ -53,6 +54,16 @@ pub fn router(api: Api) -> Router {
         .route("/api/v1/credentials", get(views::credentials).post(credentials::create))
         .route("/api/v1/credentials/{alias}", delete(credentials::revoke))
         .route("/api/v1/{view}", get(views::list))
+        .route("/api/collector/status", get(sources::status))
+        .route("/api/sources", get(sources::list).post(sources::create))
+        .route("/api/sources/opml", get(sources::export_opml).post(sources::import_opml))
+        .route("/api/sources/{id}", get(sources::show).put(sources::change).delete(sources::delete))
+        .route("/api/sources/{id}/pause", post(sources::pause))
+        .route("/api/sources/{id}/resume", post(sources::resume))
+        .route("/api/sources/{id}/collect", post(sources::collect))
+        .route("/api/raw-items", get(sources::items))
+        .route("/api/raw-items/stats", get(sources::stats))
+        .route("/api/raw-items/for-digest", get(sources::for_digest))
         .layer(middleware::from_fn_with_state(api.clone(), auth::layer));
     Router::new()
         .route("/health", get(health::health))

@@ -69,7 +69,7 @@ fn page(c: &mut Criterion) {
     let ask = Ask { position: &position, window, page_size: 1_000, params: &params, now };
     c.bench_function("render a request", |b| b.iter(|| pager.request(black_box(&ask)).unwrap()));
 
-    let response = Response { status: 200, headers: Vec::new(), body: body() };
+    let response = Response { status: 200, headers: Vec::new(), body: body(), redirected: None };
     let read = pager.read(pager.request(&ask).unwrap(), Ok(response.clone()), Duration::ZERO, now).unwrap();
     assert_eq!((read.facts.items as usize, read.rejected.len()), (RECORDS, 0));
     let mut group = c.benchmark_group("read a page");

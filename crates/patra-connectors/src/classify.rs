@@ -75,7 +75,7 @@ mod tests {
 
     fn answer(status: u16, retry_after: Option<&str>) -> Response {
         let headers = retry_after.map(|value| ("retry-after".to_owned(), value.to_owned())).into_iter().collect();
-        Response { status, headers, body: bytes::Bytes::new() }
+        Response { status, headers, body: bytes::Bytes::new(), redirected: None }
     }
 
     fn plain() -> Statuses {

@@ -14,13 +14,16 @@ mod scalar;
 mod strip;
 mod time;
 mod walk;
+mod web;
 mod xml;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
+use url::Url;
 
 use patra_core::hash::content_hash;
 use patra_core::paging::Facts;
+use patra_core::port::transport::Response;
 use patra_core::record::{Candidate, Record, Rejected};
 use patra_core::{Code, Fault, Level, Window};
 use patra_spec::{Format, Snapshot};
@@ -56,6 +59,9 @@ enum Source {
     Json { lenient: bool },
     Xml(xml::Projection),
     Csv(csv::Projection),
+    Feed,
+    Page,
+    Html(patra_spec::manifest::Html),
 }
 
 /// Where the values of a page are among those found.
@@ -77,6 +83,14 @@ pub(crate) struct Decoded {
     /// The ids of a page that gives no more than those.
     pub(crate) candidates: Vec<Candidate>,
     pub(crate) content: [u8; 16],
+}
+
+impl Decoded {
+    /// An answer that is the last one again.
+    pub(crate) fn nothing() -> Decoded {
+        let (records, rejected, candidates) = (Vec::new(), Vec::new(), Vec::new());
+        Decoded { facts: Facts::default(), records, rejected, candidates, content: [0; 16] }
+    }
 }
 
 impl Decoder {
@@ -108,6 +122,9 @@ impl Decoder {
                 Format::Json => Source::Json { lenient: response.lenient },
                 Format::Xml => Source::Xml(xml::Projection::new(response)?),
                 Format::Csv => Source::Csv(csv::Projection::new(response)),
+                Format::Feed => Source::Feed,
+                Format::Page => Source::Page,
+                Format::Html => Source::Html(response.html.clone().unwrap_or_default()),
             },
             body: paths.wanted(),
             slots,
@@ -120,7 +137,20 @@ impl Decoder {
         })
     }
 
-    pub(crate) fn decode(&self, body: &Bytes, window: Window) -> Result<Decoded, Refused> {
+    /// `url` is where the answer was found.
+    pub(crate) fn decode(&self, response: &Response, url: &str, window: Window) -> Result<Decoded, Refused> {
+        let (body, kind) = (&response.body, response.header("content-type"));
+        // These come in many encodings.
+        let base = || Url::parse(url).map_err(|error| unreadable("page", error));
+        let web = match &self.source {
+            Source::Feed => Some(web::of_feed(body, kind, &base()?)?),
+            Source::Page => Some(web::of_page(body, kind, &base()?)?),
+            Source::Html(html) => Some(web::of_rows(body, kind, &base()?, html, window.to)?),
+            Source::Json { .. } | Source::Xml(_) | Source::Csv(_) => None,
+        };
+        if let Some(json) = web {
+            return self.projected("page", &json.into(), window);
+        }
         let text = std::str::from_utf8(body).map_err(|error| unreadable("UTF-8", error))?;
         match &self.source {
             Source::Json { lenient } => match (self.body.find(text), lenient) {
@@ -139,6 +169,7 @@ impl Decoder {
                 let json = csv.project(text).map_err(|reason| unreadable("CSV", reason))?;
                 self.projected("CSV", &json.into(), window)
             }
+            Source::Feed | Source::Page | Source::Html(_) => Err(unreadable("page", "it was not read").into()),
         }
     }
 

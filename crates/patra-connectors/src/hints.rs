@@ -118,7 +118,7 @@ mod tests {
 
     fn answer(headers: &[(&str, &str)]) -> Response {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Response { status: 200, headers, body: Vec::new().into() }
+        Response { status: 200, headers, body: Vec::new().into(), redirected: None }
     }
 
     fn read(headers: &[(&str, &str)]) -> Result<Option<Left>, String> {

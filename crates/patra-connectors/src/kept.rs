@@ -68,7 +68,7 @@ pub fn open(status: u16, headers: &str, body: &[u8]) -> Result<Response, Unreada
     if opened.len() > MAX_KEPT {
         return Err(Unreadable::TooLarge);
     }
-    Ok(Response { status, headers, body: Bytes::from(opened) })
+    Ok(Response { status, headers, body: Bytes::from(opened), redirected: None })
 }
 
 /// The fastest level: half the size of the best is not worth six times its time on every page.
@@ -92,7 +92,7 @@ mod tests {
             ("link", "</2>; rel=next"),
         ];
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        Response { status: 206, headers, body: body.into() }
+        Response { status: 206, headers, body: body.into(), redirected: None }
     }
 
     // covers: ING-15-07

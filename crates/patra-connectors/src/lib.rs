@@ -12,6 +12,7 @@ mod headers;
 mod hints;
 pub mod kept;
 pub mod mask;
+pub mod opml;
 pub mod page;
 mod pager;
 mod request;

@@ -10,7 +10,8 @@ use patra_core::paging::Position;
 use patra_core::params::Params;
 use patra_core::port::transport::{self, Request, Response};
 use patra_core::protocol::run::{Evidence, Page, Refusal};
-use patra_core::{CredentialId, Fault, Ts, Window};
+use patra_core::source::Validators;
+use patra_core::{CredentialId, Fault, Ts, Window, hash};
 use patra_spec::Snapshot;
 
 use crate::auth::Authoriser;
@@ -29,6 +30,7 @@ pub struct Pager {
     phase: Phase,
     /// Where the content of the ids is, when the pages give no more than those.
     detail: Option<Phase>,
+    polled: bool,
 }
 
 /// One endpoint of a spec: how it is asked, and how it answers.
@@ -62,11 +64,22 @@ pub struct Exchange {
     window: Window,
     is_detail: bool,
     keep: Option<Duration>,
+    /// An unchanged answer is recognised by these.
+    known: Option<Box<Validators>>,
     /// What the gate had to do with it.
     rate: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 impl Exchange {
+    /// Asks for the answer only if it is another one than the last, where that was from the same URL (COLL-119).
+    pub fn condition(&mut self, known: Option<Box<Validators>>) {
+        let Some(known) = known.filter(|known| known.url == self.request.url) else { return };
+        let headers = &mut self.request.headers;
+        headers.extend(known.etag.clone().map(|etag| ("If-None-Match".to_owned(), etag)));
+        headers.extend(known.last_modified.clone().map(|at| ("If-Modified-Since".to_owned(), at)));
+        self.known = Some(known);
+    }
+
     /// Keeps the answer with the evidence, for so long.
     pub fn keep(&mut self, keep: Option<Duration>) {
         self.keep = keep;
@@ -113,11 +126,12 @@ impl Phase {
 impl Pager {
     pub fn new(spec: &Snapshot) -> Result<Pager, Fault> {
         let Some(two_phase) = &spec.two_phase else {
-            return Ok(Pager { phase: Phase::new(spec, Decoder::new(spec)?)?, detail: None });
+            return Ok(Pager { phase: Phase::new(spec, Decoder::new(spec)?)?, detail: None, polled: spec.polled });
         };
         let ids = Decoder::of_ids(spec, two_phase.version_path.as_deref())?;
         let detail = &two_phase.detail;
-        Ok(Pager { phase: Phase::new(spec, ids)?, detail: Some(Phase::new(detail, Decoder::of_details(detail)?)?) })
+        let detail = Some(Phase::new(detail, Decoder::of_details(detail)?)?);
+        Ok(Pager { phase: Phase::new(spec, ids)?, detail, polled: spec.polled })
     }
 
     /// The request for the page at a position. A request that cannot be rendered is not sent and not skipped (C-39).
@@ -125,7 +139,7 @@ impl Pager {
         let is_detail = matches!(ask.position, Position::Ids { .. });
         match self.phase(is_detail).renderer.render(ask) {
             Ok(Rendered { request, digest }) => {
-                Ok(Exchange { request, digest, window: ask.window, is_detail, keep: None, rate: None })
+                Ok(Exchange { request, digest, window: ask.window, is_detail, keep: None, known: None, rate: None })
             }
             Err(fault) => Err(refuse(fault.into(), Evidence::default())),
         }
@@ -162,7 +176,11 @@ impl Pager {
         evidence.status = response.status;
         evidence.bytes = response.body.len() as u64;
         let phase = self.phase(exchange.is_detail);
-        let read = phase.read(&response, exchange.window, &exchange.request.url, now);
+        let seen = self.polled.then(|| seen(&response, &exchange.request.url, exchange.known.as_deref()));
+        let read = match &seen {
+            Some((_, true)) => Ok(Decoded::nothing()),
+            _ => phase.read(&response, exchange.window, &exchange.request.url, now),
+        };
         evidence.raw = exchange.keep.and_then(|keep| kept::pack(&response, keep, phase.headers.declared()));
         let kept = match (exchange.keep, &evidence.raw) {
             (None, _) => Kept::NotAsked,
@@ -173,7 +191,9 @@ impl Pager {
         evidence.response_digest = phase.digest.of(&response, read.as_ref(), kept, exchange.rate);
         match read {
             Ok(Decoded { facts, records, rejected, candidates, content }) => {
-                Ok(Box::new(Page { facts, records, rejected, candidates, content, evidence }))
+                let moved_to = response.redirected.and_then(|redirected| redirected.moved_to);
+                let seen = seen.map(|(seen, _)| seen);
+                Ok(Box::new(Page { facts, records, rejected, candidates, content, evidence, seen, moved_to }))
             }
             Err(mut refused) => {
                 // What is read from an answer of success tells its reason already.
@@ -192,17 +212,39 @@ impl Phase {
         if let Some(refused) = self.statuses.refusal(response, now) {
             return Err(refused);
         }
-        let mut decoded = self.decoder.decode(&response.body, window).map_err(|mut refused| {
+        let found = response.redirected.as_ref().map_or(url, |redirected| redirected.url.as_str());
+        let mut decoded = self.decoder.decode(response, found, window).map_err(|mut refused| {
             let hint = response.header("retry-after").filter(|_| refused.throttled);
             refused.retry_after = hint.and_then(|hint| classify::retry_after(hint, now));
             refused
         })?;
         self.headers.tell(response, &mut decoded.facts);
         if let Some(next) = &mut decoded.facts.next_url {
-            absolute(next, url);
+            absolute(next, found);
         }
         Ok(decoded)
     }
+}
+
+/// What the answer is recognised by the next time, and whether it is the last one again: the far side says so, or the body
+/// is the same.
+fn seen(response: &Response, url: &str, known: Option<&Validators>) -> (Validators, bool) {
+    let header = |name| response.header(name).map(str::to_owned);
+    if let (304, Some(known)) = (response.status, known) {
+        let etag = header("etag").or_else(|| known.etag.clone());
+        let last_modified = header("last-modified").or_else(|| known.last_modified.clone());
+        return (Validators { etag, last_modified, ..known.clone() }, true);
+    }
+    let body_hash = hash::sha256_hex(&response.body);
+    let same = response.status == 200 && known.is_some_and(|known| known.body_hash.as_ref() == Some(&body_hash));
+    let seen = Validators {
+        url: url.to_owned(),
+        etag: header("etag"),
+        last_modified: header("last-modified"),
+        body_hash: Some(body_hash),
+        feed_url: None,
+    };
+    (seen, same)
 }
 
 /// A next URL is meant relative to the page that names it. One that is unreadable stays, to be refused when it is used.
@@ -218,5 +260,5 @@ fn millis(span: Duration) -> u32 {
 
 fn refuse(refused: Refused, evidence: Evidence) -> Box<Refusal> {
     let Refused { fault, throttled, retry_after } = refused;
-    Box::new(Refusal { fault, throttled, retry_after, evidence })
+    Box::new(Refusal { fault, throttled, retry_after, evidence, offline: false })
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 use url::Url;
 
 use patra_core::paging::Position;
+use patra_core::params::Params;
 use patra_core::port::transport::{Limits, Method, Request};
 use patra_core::{Code, Fault, Level, Ts, hash};
 use patra_spec::expr::{Context, Page, RenderError, Rules, Scope};
@@ -20,7 +21,9 @@ use param::Param;
 #[derive(Debug)]
 pub(crate) struct Renderer {
     method: Method,
-    base: Url,
+    /// `None`: a param holds the whole URL.
+    base: Option<Url>,
+    url_param: Option<String>,
     path: Template,
     query: Vec<Param>,
     headers: Vec<Param>,
@@ -29,7 +32,8 @@ pub(crate) struct Renderer {
     compression: bool,
     limits: Limits,
     page_base: u64,
-    /// Hosts besides the base URL's that a next URL may lead to.
+    has_credential: bool,
+    /// Hosts besides the base URL's that a next URL may lead to; `*` for any.
     allow_hosts: Vec<String>,
 }
 
@@ -42,7 +46,10 @@ pub(crate) struct Rendered {
 
 impl Renderer {
     pub(crate) fn new(spec: &Snapshot) -> Result<Renderer, Fault> {
-        let base = Url::parse(&spec.http.base_url).map_err(|error| broken(&format!("base URL: {error}")))?;
+        let base = match &spec.http.url_param {
+            Some(_) => None,
+            None => Some(Url::parse(&spec.http.base_url).map_err(|error| broken(&format!("base URL: {error}")))?),
+        };
         let rules = spec.rules()?;
         // No credential goes into a path: it would be in logs on the way.
         let bare = Rules { scope: Scope { credential: false, ..rules.scope.clone() }, ..rules.clone() };
@@ -53,6 +60,7 @@ impl Renderer {
                 patra_spec::Method::Post => Method::Post,
             },
             base,
+            url_param: spec.http.url_param.clone(),
             path: compiled(&spec.http.path_template, &bare)?,
             query: Param::all(spec, &rules, ParamLocation::Query, &spec.http.query_template)?,
             headers: Param::all(spec, &rules, ParamLocation::Header, &spec.http.headers_template)?,
@@ -67,6 +75,7 @@ impl Renderer {
                 max_redirects: spec.http.max_redirects,
             },
             page_base: u64::from(spec.pagination.as_ref().is_some_and(|paging| paging.base1 == Some(true))),
+            has_credential: !spec.auth.is_none(),
             allow_hosts: spec.pagination.as_ref().map(|paging| paging.allow_hosts.clone()).unwrap_or_default(),
         })
     }
@@ -82,7 +91,7 @@ impl Renderer {
         };
         let url = match position {
             Position::Url(Some(next)) => self.next_url(next)?,
-            _ => self.own_url(&context)?,
+            _ => self.own_url(&context, params)?,
         };
         let mut headers = Vec::with_capacity(self.headers.len());
         for param in &self.headers {
@@ -118,8 +127,11 @@ impl Renderer {
         }
     }
 
-    fn own_url(&self, context: &Context) -> Result<Url, Fault> {
-        let mut url = self.base.clone();
+    fn own_url(&self, context: &Context, params: &Params) -> Result<Url, Fault> {
+        let mut url = match (&self.base, &self.url_param) {
+            (Some(base), _) => base.clone(),
+            (None, param) => return given_url(params, param.as_deref().unwrap_or_default()),
+        };
         // Values are percent-encoded, so that none can become another segment or parameter (G-25).
         let path = self.path.render_path(context).map_err(|error| unrendered("the path", &error))?;
         let dots = |segment: &str| matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..");
@@ -142,14 +154,27 @@ impl Renderer {
     /// A URL that the far side gave is followed only on its own host or one that the manifest names: it must not carry a
     /// credential elsewhere (G-25).
     fn next_url(&self, next: &str) -> Result<Url, Fault> {
-        let url = self.base.join(next).map_err(|error| {
+        let read = match &self.base {
+            Some(base) => base.join(next),
+            None => Url::parse(next),
+        };
+        let url = read.map_err(|error| {
             Fault::new(Code::PlatformError, Level::L2, format!("the next URL is unreadable: {error}"))
         })?;
-        let secure = url.scheme() == "https" || url.scheme() == self.base.scheme();
-        let named = secure && self.allow_hosts.iter().any(|host| names(host, &url));
         let bare = url.username().is_empty() && url.password().is_none();
-        if !bare || (url.origin() != self.base.origin() && !named) {
-            let reason = format!("the next URL leads to {}, not to {}", place(&url), place(&self.base));
+        // Without a credential there is nothing to carry elsewhere, if the manifest says so.
+        let anywhere = matches!(url.scheme(), "http" | "https") && self.allow_hosts.iter().any(|host| host == "*");
+        let named = match &self.base {
+            None => anywhere,
+            Some(base) => {
+                let secure = url.scheme() == "https" || url.scheme() == base.scheme();
+                let named = secure && self.allow_hosts.iter().any(|host| names(host, &url));
+                url.origin() == base.origin() || named || (anywhere && !self.has_credential)
+            }
+        };
+        if !bare || !named {
+            let home = self.base.as_ref().map_or_else(|| "a host that is allowed".to_owned(), place);
+            let reason = format!("the next URL leads to {}, not to {home}", place(&url));
             return Err(Fault::new(Code::Forbidden, Level::L2, reason));
         }
         // What could pass for the mark of a credential would be given one.
@@ -158,6 +183,23 @@ impl Renderer {
         }
         Ok(url)
     }
+}
+
+/// The URL that a source gives.
+fn given_url(params: &Params, param: &str) -> Result<Url, Fault> {
+    let refused = |reason: String| Fault::new(Code::InvalidInput, Level::L2, reason);
+    let text = params.get(param).ok_or_else(|| refused(format!("the URL (`{param}`) is missing")))?;
+    let url = Url::parse(text).map_err(|error| refused(format!("the URL is unreadable: {error}")))?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return Err(refused(format!("expected an http or https URL, found scheme `{}`", url.scheme())));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(refused("a URL holds no user and no password".to_owned()));
+    }
+    if url.as_str().contains("%01") {
+        return Err(refused("the URL holds a control character".to_owned()));
+    }
+    Ok(url)
 }
 
 /// Whether an entry, `host` or `host:port`, means the URL; without a port, it is the scheme's own.

@@ -28,6 +28,8 @@ ids! {
     BatchId,
     CursorId,
     CredentialId,
+    /// A thing that is polled: `source`.
+    SourceId,
     /// A pause, a blown fuse: `ing_hold`.
     HoldId,
     /// The lease epoch of a row. It rises with every claim; a write that carries an older one is refused.

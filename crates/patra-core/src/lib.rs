@@ -22,6 +22,7 @@ pub mod retry;
 pub mod rng;
 pub mod seal;
 pub mod secret;
+pub mod source;
 pub mod state;
 pub mod text;
 pub mod time;
@@ -30,6 +31,6 @@ pub mod vault;
 pub mod window;
 
 pub use error::{Code, Fault, Level};
-pub use id::{BatchId, CredentialId, CursorId, Fence, HoldId, InstanceId, PlanId, RunId, SliceId, TaskId};
+pub use id::{BatchId, CredentialId, CursorId, Fence, HoldId, InstanceId, PlanId, RunId, SliceId, SourceId, TaskId};
 pub use time::Ts;
 pub use window::Window;

@@ -4,6 +4,7 @@
 pub mod credential;
 pub mod query;
 pub mod signer;
+pub mod source;
 pub mod transport;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use crate::tx::{Done, Operation, Tx, TxError};
 pub use credential::Credentials;
 pub use query::Queries;
 pub use signer::Signer;
+pub use source::Sources;
 pub use transport::Transport;
 
 /// A boxed future, so that ports can be trait objects.
@@ -52,9 +54,9 @@ pub trait Commands: fmt::Debug + Send + Sync {
 }
 
 /// Both sides of one store, and the way to what it keeps sealed.
-pub trait Store: Commands + Queries + Credentials {}
+pub trait Store: Commands + Queries + Credentials + Sources {}
 
-impl<T: Commands + Queries + Credentials> Store for T {}
+impl<T: Commands + Queries + Credentials + Sources> Store for T {}
 
 /// Running one operation and getting back its own kind of answer.
 pub trait CommandsExt: Commands {

@@ -127,6 +127,25 @@ states! {
 }
 
 states! {
+    /// `source.paused_reason`: why a source is inactive (COLL-53).
+    PausedReason {
+        User = "user" -> [],
+        Error = "error" -> [User],
+        Gone = "gone" -> [User],
+    }
+}
+
+states! {
+    /// What decided an interval, weakest first (COLL-20).
+    IntervalFrom {
+        Default = "default" -> [],
+        Environment = "environment" -> [],
+        Config = "config" -> [],
+        Source = "source" -> [],
+    }
+}
+
+states! {
     /// `operation_code`: the three ways to collect (ING-6.0-01).
     Operation {
         Harvest = "HARVEST" -> [],

@@ -46,6 +46,11 @@ impl Ts {
         self.text(6)
     }
 
+    /// With milliseconds, always.
+    pub fn to_millis_text(self) -> String {
+        self.text(3)
+    }
+
     /// The form for people: no fraction when there is none.
     pub fn to_short_text(self) -> String {
         self.text(if self.0.rem_euclid(1_000_000) == 0 { 0 } else { 6 })

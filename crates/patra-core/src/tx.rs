@@ -14,6 +14,7 @@ mod refresh;
 mod registry;
 mod retention;
 mod run;
+mod source;
 mod task;
 
 pub use control::{ADVICE_LASTS, Cancel, Cancelled, Hold, Holding, Release, Released, Subject, Target, Which};
@@ -42,6 +43,11 @@ pub use retention::{Archive, Archived, ExportRecorded, RecordExport};
 pub use run::{
     BatchCommitted, BatchStats, CommitBatch, EndRun, Failure, HttpStats, RateStats, Raw, Resume, RunEnd, RunEnded,
     RunStarted, RunStats, SelfHealing, StartRun,
+};
+pub use source::{
+    Beat, Beaten, ChangeSource, ClaimPolls, Clean, Cleaned, Configure, Configured, HurryPoll, MAX_SOURCES, NewConfig,
+    NewPoll, NewSource, Poll, PollEnd, PollHurried, Polled, SaveSources, SavedSource, SourceChanged, SourcesSaved,
+    SyncTypes, TypeRow, TypesSynced,
 };
 pub use task::{Claim, Claimed, Lease, LeaseRef, Lineage, Renew, Renewed, Sweep, Swept};
 
@@ -162,6 +168,24 @@ operations! {
     RecordAdvance(RecordAdvance) => Advance,
     /// Moves the cursor value, after its event.
     AdvanceCursor(AdvanceCursor) => CursorMoved,
+    /// Adds sources.
+    SaveSources(Arc<SaveSources>) => SourcesSaved,
+    /// Changes or deletes a source.
+    ChangeSource(ChangeSource) => SourceChanged,
+    /// Makes the table of source types say what the collector knows.
+    SyncTypes(SyncTypes) => TypesSynced,
+    /// Queues polls of sources.
+    Poll(Arc<Poll>) => Polled,
+    /// Makes a queued poll visible at once.
+    HurryPoll(HurryPoll) => PollHurried,
+    /// Leases queued polls.
+    ClaimPolls(ClaimPolls) => Claimed,
+    /// Says that a collector lives.
+    Beat(Beat) => Beaten,
+    /// Empties old items and forgets old polls.
+    Clean(Clean) => Cleaned,
+    /// Sets or removes a setting.
+    Configure(Configure) => Configured,
     /// Asks the rate gate.
     AskGate(Arc<AskGate>) => crate::gate::Answer,
     /// Takes back the leases of the dead.

@@ -16,10 +16,11 @@ use patra_core::protocol::planner::{Compiled, Draft, NotCompiled, Quota, Refresh
 use patra_core::state::Operation;
 use patra_core::tx::TriggerTaken;
 use patra_core::{CredentialId, cursor, hash};
-use patra_spec::{Overrides, Snapshot};
+use patra_spec::{Manifest, Overrides, Snapshot};
 
 use crate::credentials::credential_for;
 use crate::shape::{depth, narrowest, shape, stream};
+use crate::sources::{self, Target};
 
 pub(crate) use fan::check_params;
 
@@ -42,11 +43,17 @@ struct Key {
 
 /// A spec with what a plan says about it.
 #[derive(Debug)]
-struct Frozen {
-    snapshot: Snapshot,
-    body: String,
+pub(crate) struct Frozen {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) body: String,
     labels: Value,
     warnings: Vec<String>,
+}
+
+/// Where a manifest comes from.
+enum Registered<'a> {
+    Rows(Vec<patra_core::registry::Row>),
+    Manifest(&'a Manifest),
 }
 
 impl Compiler {
@@ -58,6 +65,10 @@ impl Compiler {
             None => self.frozen(store, trigger).await?,
         };
         let snapshot = &frozen.snapshot;
+        if snapshot.polled {
+            let hint = "the endpoint is for sources, which poll it: see `patra source add`";
+            return Err(hint.into());
+        }
         let given = params::from_text(&trigger.params).map_err(|error| format!("the params are damaged: {error}"))?;
         let open = |param: &String| !given.contains_key(param);
         // Stored records are of all partitions: an UPDATE goes through them as they are.
@@ -71,22 +82,65 @@ impl Compiler {
         draft(trigger, &frozen, params, credential).map(Compiled::Plan)
     }
 
+    /// The endpoint that a source polls.
+    pub(crate) async fn endpoint(&mut self, store: &dyn Store, target: &Target) -> Result<Arc<Frozen>, NotCompiled> {
+        let registered = match &target.manifest {
+            Some(own) => (own.version(), Registered::Manifest(own)),
+            None => self.registered(store, &target.provenance_code).await?,
+        };
+        self.of(registered, &target.provenance_code, &target.endpoint_name, Operation::Harvest, "{}")
+    }
+
     async fn frozen(&mut self, queries: &dyn Queries, trigger: &TriggerTaken) -> Result<Arc<Frozen>, NotCompiled> {
         let code = &trigger.provenance_code;
-        let stored = queries.registry(code).await?;
-        let stored = stored.ok_or_else(|| format!("no manifest is applied for `{code}`"))?;
+        let registered = self.registered(queries, code).await?;
+        self.of(registered, code, &trigger.endpoint_name, trigger.operation, &trigger.overrides)
+    }
+
+    /// What is applied under a code, or else built in.
+    async fn registered(
+        &self,
+        queries: &dyn Queries,
+        code: &str,
+    ) -> Result<(String, Registered<'static>), NotCompiled> {
+        match queries.registry(code).await? {
+            Some(stored) => Ok((stored.document_hash, Registered::Rows(stored.rows))),
+            None if code == sources::PROVENANCE => {
+                let manifest = sources::built_in()?;
+                Ok((manifest.version(), Registered::Manifest(manifest)))
+            }
+            None => Err(format!("no manifest is applied for `{code}`").into()),
+        }
+    }
+
+    fn of(
+        &mut self,
+        (version, registered): (String, Registered<'_>),
+        code: &str,
+        endpoint: &str,
+        operation: Operation,
+        asked: &str,
+    ) -> Result<Arc<Frozen>, NotCompiled> {
         let key = Key {
-            document_hash: format!("{code}:{}", stored.document_hash),
-            endpoint_name: trigger.endpoint_name.clone(),
-            operation: trigger.operation,
-            overrides: trigger.overrides.clone(),
+            document_hash: format!("{code}:{version}"),
+            endpoint_name: endpoint.to_owned(),
+            operation,
+            overrides: asked.to_owned(),
         };
         if let Some(known) = self.known.get(&key) {
             return Ok(Arc::clone(known));
         }
-        let manifest = patra_spec::registry::manifest(code, &stored.rows).map_err(|problems| problems.to_string())?;
-        let overrides = overrides(&trigger.overrides)?;
-        let compiled = patra_spec::compile_with(&manifest, &trigger.endpoint_name, trigger.operation, &overrides);
+        let stored;
+        let manifest = match registered {
+            Registered::Manifest(manifest) => manifest,
+            Registered::Rows(rows) => {
+                let read = patra_spec::registry::manifest(code, &rows);
+                stored = read.map_err(|problems| problems.to_string())?;
+                &stored
+            }
+        };
+        let overrides = overrides(asked)?;
+        let compiled = patra_spec::compile_with(manifest, endpoint, operation, &overrides);
         let compiled = compiled.map_err(|problems| problems.to_string())?;
         let labels = json!({
             "provenance": compiled.labels.provenance,

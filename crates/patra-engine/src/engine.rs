@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use patra_core::SourceId;
 use patra_core::port::CommandsExt as _;
 use patra_core::rng::Rng;
 use patra_core::tx::{Sweep, TxError};
@@ -12,12 +13,13 @@ use patra_core::vault::VaultCell;
 
 use crate::credentials::Credentials;
 use crate::events::Listener;
+use crate::executor::Work;
 use crate::gate::Gate;
 use crate::health::Wards;
 use crate::prepared::Prepared;
 use crate::replay::{Live, ReadOnly};
 use crate::shared::{Options, Ports, Role, Shared};
-use crate::{archivist, executor, planner, sweeper};
+use crate::{archivist, collector, executor, planner, sweeper};
 
 /// A running engine. Dropping it aborts the parts; [`Engine::stop`] lets them finish.
 #[derive(Debug)]
@@ -47,6 +49,9 @@ impl Engine {
             abort: CancellationToken::new(),
             planner_nudge: tokio::sync::Notify::new(),
             executor_nudge: tokio::sync::Notify::new(),
+            collector_nudge: tokio::sync::Notify::new(),
+            poll_nudge: tokio::sync::Notify::new(),
+            network: std::sync::Mutex::default(),
             ports,
             options,
         });
@@ -55,10 +60,18 @@ impl Engine {
             parts.spawn(planner::serve(Arc::clone(&shared), rng.fork()));
         }
         if shared.options.roles.contains(&Role::Executor) {
-            parts.spawn(executor::serve(Arc::clone(&shared), rng.fork()));
+            parts.spawn(executor::serve(Arc::clone(&shared), rng.fork(), Work::Tasks));
+            parts.spawn(archivist::serve(Arc::clone(&shared), rng.fork()));
+        }
+        if shared.options.roles.contains(&Role::Collector) {
+            parts.spawn(collector::serve(Arc::clone(&shared)));
+        }
+        if shared.options.roles.iter().any(|role| matches!(role, Role::Collector | Role::Polls)) {
+            parts.spawn(executor::serve(Arc::clone(&shared), rng.fork(), Work::Polls));
+        }
+        if shared.options.roles.iter().any(|role| *role != Role::Planner) {
             parts.spawn(listen(Arc::clone(&shared)));
             parts.spawn(sweeper::serve(Arc::clone(&shared), rng.fork()));
-            parts.spawn(archivist::serve(Arc::clone(&shared), rng.fork()));
         }
         Ok(Engine { shared, parts })
     }
@@ -81,24 +94,32 @@ impl Engine {
     pub fn nudge(&self) {
         self.shared.planner_nudge.notify_one();
         self.shared.executor_nudge.notify_one();
+        self.shared.collector_nudge.notify_one();
+        self.shared.poll_nudge.notify_one();
+    }
+
+    /// Queues the polls of all that is due, once, and names it.
+    pub async fn poll_due(&self) -> Result<Vec<SourceId>, TxError> {
+        collector::poll_due(&self.shared).await
     }
 
     /// Claims nothing more, lets what is in flight finish or give back its task, and returns when all parts have ended:
-    /// at the latest after the grace period, and at once when `hurry` fires.
-    pub async fn stop(mut self, hurry: CancellationToken) {
+    /// at the latest after the grace period, and at once when `hurry` fires. Whether everything ended in time.
+    pub async fn stop(mut self, hurry: CancellationToken) -> bool {
         self.shared.drain.cancel();
         let grace = self.shared.options.grace;
         let all = async {
             while self.parts.join_next().await.is_some() {}
             self.shared.credentials.settled().await;
         };
-        tokio::select! {
-            () = all => {}
-            () = tokio::time::sleep(grace) => {}
-            () = hurry.cancelled() => {}
-        }
+        let in_time = tokio::select! {
+            () = all => true,
+            () = tokio::time::sleep(grace) => false,
+            () = hurry.cancelled() => false,
+        };
         self.shared.abort.cancel();
         self.parts.shutdown().await;
+        in_time
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use std::time::Duration;
+
 use patra_core::credential::Credential;
 use patra_core::health::Action;
 use patra_core::protocol::run::{Ended, Outcome};
@@ -28,7 +30,7 @@ pub enum RunEvent<'a> {
     },
     Throttled {
         lease: &'a Lease,
-        wait: std::time::Duration,
+        wait: Duration,
     },
     Failed {
         lease: &'a Lease,
@@ -42,6 +44,7 @@ pub enum RunEvent<'a> {
     Ended {
         lease: &'a Lease,
         ended: &'a Ended,
+        duration: Duration,
     },
 }
 
@@ -77,9 +80,52 @@ impl RunEvent<'_> {
                 error = %error,
                 "a transaction failed and will be tried again"
             ),
-            RunEvent::Ended { lease, ended } => log_end(lease, ended),
+            RunEvent::Ended { lease, ended, duration } if lease.source.is_some() => log_poll(lease, ended, *duration),
+            RunEvent::Ended { lease, ended, .. } => log_end(lease, ended),
         }
         listener.on(self);
+    }
+}
+
+/// One line for each collection (COLL-41).
+fn log_poll(lease: &Lease, ended: &Ended, duration: Duration) {
+    #[derive(serde::Deserialize, Default)]
+    struct Named {
+        #[serde(default)]
+        source: Known,
+    }
+    #[derive(serde::Deserialize, Default)]
+    struct Known {
+        name: String,
+        r#type: String,
+    }
+    let Known { name, r#type } = serde_json::from_str::<Named>(&lease.params).unwrap_or_default().source;
+    let (id, stats) = (lease.source.map_or(0, |id| id.0), &ended.stats);
+    let duration_ms = duration.as_millis() as u64;
+    match &ended.outcome {
+        Outcome::Closed(TaskStatus::Succeeded | TaskStatus::Partial, _) => tracing::info!(
+            source.id = id,
+            name,
+            r#type,
+            fetched = stats.ret_count,
+            inserted = stats.inserted,
+            duration_ms,
+            "collected"
+        ),
+        Outcome::Closed(TaskStatus::Queued, Some(error)) => {
+            tracing::info!(source.id = id, name, r#type, reason = error.message, duration_ms, "put off");
+        }
+        Outcome::Closed(_, Some(error)) => tracing::warn!(
+            source.id = id,
+            name,
+            r#type,
+            code = error.code.as_str(),
+            level = error.level.as_str(),
+            error = error.message,
+            duration_ms,
+            "not collected"
+        ),
+        outcome => tracing::warn!(source.id = id, name, r#type, outcome = ?outcome, duration_ms, "not collected"),
     }
 }
 

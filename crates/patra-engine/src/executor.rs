@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use patra_core::port::CommandsExt;
 use patra_core::protocol::executor::{Executor, Options, Want};
 use patra_core::rng::Rng;
+use patra_core::source::PER_HOST;
 use patra_core::tx::{Claimed, LeaseRef, Renewed, TxError};
 use patra_core::{TaskId, Ts};
 
@@ -19,12 +20,20 @@ use crate::shared::{Shared, sleep_until};
 
 const SHUTTING_DOWN: Signal = Signal::Stop("the process was asked to stop");
 
-pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
-    Service::new(shared, rng).serve().await;
+/// What a service claims.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Work {
+    Tasks,
+    Polls,
+}
+
+pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng, work: Work) {
+    Service::new(shared, rng, work).serve().await;
 }
 
 struct Service {
     shared: Arc<Shared>,
+    work: Work,
     machine: Executor,
     rng: Rng,
     runs: JoinSet<()>,
@@ -41,16 +50,21 @@ enum Answer {
 }
 
 impl Service {
-    fn new(shared: Arc<Shared>, mut rng: Rng) -> Service {
+    fn new(shared: Arc<Shared>, mut rng: Rng, work: Work) -> Service {
         let options = Options {
             owner: shared.options.owner.clone(),
-            capacity: shared.options.concurrency,
+            capacity: match work {
+                Work::Tasks => shared.options.concurrency,
+                Work::Polls => shared.options.collector.concurrency,
+            },
             lease: shared.options.lease,
             idle_poll: shared.options.poll,
+            polls_per_host: (work == Work::Polls).then_some(PER_HOST),
         };
         let machine = Executor::new(options, rng.fork(), shared.ports.clock.steady());
         Service {
             shared,
+            work,
             machine,
             rng,
             runs: JoinSet::new(),
@@ -63,10 +77,16 @@ impl Service {
     async fn serve(&mut self) {
         let shared = Arc::clone(&self.shared);
         let (mut wants, mut draining) = (Vec::new(), false);
+        let nudge = match self.work {
+            Work::Tasks => &shared.executor_nudge,
+            Work::Polls => &shared.poll_nudge,
+        };
         loop {
             let now = self.now();
-            self.machine.set_share(self.shared.wards.share());
-            if self.machine.is_to_claim(now) {
+            if self.work == Work::Tasks {
+                self.machine.set_share(self.shared.wards.share());
+            }
+            if self.work == Work::Tasks && self.machine.is_to_claim(now) {
                 self.machine.set_caps(self.shared.caps(now));
             }
             self.machine.poll(now, &mut wants);
@@ -79,16 +99,16 @@ impl Service {
                 () = shared.drain.cancelled(), if !draining => {
                     draining = true;
                     self.machine.drain();
-                    self.signal_all(SHUTTING_DOWN);
+                    self.stop_runs();
                 }
                 () = shared.abort.cancelled() => return,
-                () = shared.executor_nudge.notified() => self.machine.nudge(self.now()),
+                () = nudge.notified() => self.machine.nudge(self.now()),
                 Some(ended) = self.runs.join_next_with_id() => self.on_ended(&ended),
                 Some(Ok(answer)) = self.answers.join_next() => {
                     self.on_answer(answer, &mut wants);
                     self.execute(&mut wants);
                     if draining {
-                        self.signal_all(SHUTTING_DOWN);
+                        self.stop_runs();
                     }
                 }
                 () = sleep => {}
@@ -104,6 +124,12 @@ impl Service {
                     self.answers.spawn(async move {
                         let claim = || shared.ports.store.run(claim);
                         Answer::Claimed { sent, answer: crash::around("executor", "Claim", claim).await }
+                    });
+                }
+                Want::ClaimPolls(claim) => {
+                    self.answers.spawn(async move {
+                        let claim = || shared.ports.store.run(claim);
+                        Answer::Claimed { sent, answer: crash::around("executor", "ClaimPolls", claim).await }
                     });
                 }
                 Want::Renew(renew) => {
@@ -171,9 +197,12 @@ impl Service {
         }
     }
 
-    fn signal_all(&self, signal: Signal) {
-        for (_, sender) in self.signals.values() {
-            let _ = sender.try_send(signal);
+    /// A long task goes on elsewhere; a poll is short, and ends here (COLL-59).
+    fn stop_runs(&self) {
+        if self.work == Work::Tasks {
+            for (_, sender) in self.signals.values() {
+                let _ = sender.try_send(SHUTTING_DOWN);
+            }
         }
     }
 

@@ -7,6 +7,7 @@
 mod archivist;
 pub mod ask;
 pub mod blackbox;
+mod collector;
 mod compile;
 mod crash;
 mod credentials;
@@ -24,8 +25,10 @@ pub mod replay;
 mod runner;
 mod shape;
 mod shared;
+pub mod sources;
 mod sweeper;
 
+pub use collector::{Asked, CollectorOptions, introduce_types, poll_now};
 pub use credentials::admin;
 pub use credentials::{CredentialOptions, Credentials, Errand, Permits, Sent, credential_for, hook_key};
 pub use engine::Engine;

@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use patra_connectors::Pager;
-use patra_core::params;
+use patra_core::params::{self, Params};
 use patra_core::port::Queries;
 use patra_core::protocol::planner::{Budget, SliceForm};
 use patra_core::protocol::run::{Details, Limits, Policy, Split};
+use patra_core::record::Stream;
 use patra_core::tx::Lease;
 use patra_core::{Code, Fault, Level};
-use patra_spec::{Missing, Snapshot};
+use patra_spec::{DedupScope, Missing, RateScope, Snapshot};
 
 use crate::gate::Lane;
 use crate::shape::{budget, narrowest, shape, stream};
@@ -41,7 +42,7 @@ impl Spec {
         Policy {
             paging: self.snapshot.paging(),
             retry: self.snapshot.retry_policy(),
-            stream: Arc::new(stream(&self.snapshot, &lease.project_key)),
+            stream: Arc::new(self.stream(lease)),
             details: self.snapshot.two_phase.as_ref().map(|two_phase| Details {
                 batch_size: self.snapshot.batching.id_batch_size,
                 missing_is_bad: two_phase.missing == Missing::Bad,
@@ -51,6 +52,21 @@ impl Spec {
             order: self.snapshot.order(),
             generation: Arc::clone(&self.generation),
         }
+    }
+
+    fn stream(&self, lease: &Lease) -> Stream {
+        let stream = stream(&self.snapshot, &lease.project_key);
+        match (self.snapshot.dedup_scope, lease.source) {
+            (DedupScope::Source, Some(source)) => Stream { dedup_scope: format!("source-{source}"), ..stream },
+            _ => stream,
+        }
+    }
+
+    /// The lane of a poll whose URL its source names.
+    pub(crate) fn lane_of(&self, params: &Params) -> Option<Lane> {
+        let url = params.get(self.snapshot.http.url_param.as_ref()?)?;
+        let by_host = self.snapshot.rate_limit.scope == RateScope::Host;
+        by_host.then(|| Lane { key: patra_spec::host_key(url).into(), ..self.lane.clone() })
     }
 
     fn limits(&self) -> Limits {

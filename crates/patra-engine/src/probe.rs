@@ -140,7 +140,11 @@ impl Line<'_> {
                 let shown = masked(&authoriser, &exchange.request);
                 let evidence = exchange.evidence(latency);
                 let Refused { fault, retry_after } = refused;
-                look(Some(shown), None, Err(Box::new(Refusal { fault, throttled: false, retry_after, evidence })))
+                look(
+                    Some(shown),
+                    None,
+                    Err(Box::new(Refusal { fault, throttled: false, retry_after, evidence, offline: false })),
+                )
             }
         }
     }

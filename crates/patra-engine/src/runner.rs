@@ -36,7 +36,9 @@ pub(crate) enum Signal {
 
 /// Runs a leased task to its end.
 pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, rng: Rng, signals: mpsc::Receiver<Signal>) -> Ended {
+    let began = shared.ports.clock.steady();
     let mut runner = Runner {
+        began,
         partition: Inventory {
             provenance_code: lease.provenance_code.clone(),
             endpoint_name: lease.endpoint_name.clone(),
@@ -47,6 +49,7 @@ pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, rng: Rng, signals: mp
         machine: Run::new(lease, shared.options.run, rng),
         in_flight: FuturesUnordered::new(),
         spec: None,
+        lane: None,
         token: None,
         details: false,
         pace: None,
@@ -57,10 +60,13 @@ pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, rng: Rng, signals: mp
 
 struct Runner {
     shared: Arc<Shared>,
+    began: Ts,
     machine: Run,
     partition: Inventory,
     params: Arc<Params>,
     spec: Option<Arc<Spec>>,
+    /// Of a poll, by the host that its source names.
+    lane: Option<Lane>,
     /// What the next request leaves with. Given back when there is none.
     token: Option<Token>,
     /// The last permit was for details.
@@ -129,6 +135,7 @@ impl Runner {
                     let policy =
                         spec.as_ref().map(|spec| Arc::new(spec.policy(self.machine.lease()))).map_err(Clone::clone);
                     self.spec = spec.ok();
+                    self.lane = self.spec.as_ref().and_then(|spec| spec.lane_of(&self.params));
                     self.machine.on(now, Got::Prepared(policy), &mut wants);
                 }
                 None => self.machine.poll(now, &mut wants),
@@ -161,7 +168,7 @@ impl Runner {
                 }
                 Want::Permit { details } => {
                     if let Some(spec) = self.spec.clone() {
-                        self.ask_gate(spec, details, wants);
+                        self.ask_gate(&spec, details, wants);
                     }
                 }
                 Want::CoolDown(wait) => {
@@ -174,14 +181,15 @@ impl Runner {
                     RunEvent::Throttled { lease: self.machine.lease(), wait }.emit(&*self.shared.listener);
                 }
                 Want::Fetch(fetch) => {
-                    if let Some(spec) = &self.spec {
-                        let (shared, spec) = (Arc::clone(&self.shared), Arc::clone(spec));
+                    if let Some(spec) = self.spec.clone() {
+                        let shared = Arc::clone(&self.shared);
                         let (window, params) = (self.window(&spec), self.params.clone());
                         let credential = self.machine.lease().credential;
                         let (token, details) = (self.token.take(), self.details);
                         let (first, left) = (comes_first(&self.partition), Departure { at: self.now(), details });
+                        let lane = self.lane(&spec, details).clone();
                         self.in_flight.push(Box::pin(async move {
-                            let leave = Leave { token, details, first, credential };
+                            let leave = Leave { token, lane, first, credential };
                             let read = || read(&shared, &spec, &fetch, window, &params, leave);
                             Event::Fetched(left, crash::around("run", "Fetch", read).await)
                         }));
@@ -205,7 +213,9 @@ impl Runner {
                     if let Some(word) = self.pace.take() {
                         self.feed_back(word);
                     }
-                    RunEvent::Ended { lease: self.machine.lease(), ended: &ended }.emit(&*self.shared.listener);
+                    let duration = self.now().since(self.began);
+                    let lease = self.machine.lease();
+                    RunEvent::Ended { lease, ended: &ended, duration }.emit(&*self.shared.listener);
                     return Some(ended);
                 }
             }
@@ -219,18 +229,25 @@ impl Runner {
     }
 
     /// The circuit first, then the gate at the rate that the far side bears now.
-    fn ask_gate(&mut self, spec: Arc<Spec>, details: bool, wants: &mut Vec<Want>) {
+    fn ask_gate(&mut self, spec: &Spec, details: bool, wants: &mut Vec<Want>) {
         self.details = details;
         let (thresholds, c_max) = (spec.snapshot.thresholds(), spec.snapshot.limits.concurrency);
-        let (decision, advice) = self.shared.wards.permit(&self.partition, thresholds, c_max, self.now());
+        // One source says nothing about the others of its type.
+        let (decision, advice) = match self.machine.lease().source {
+            None => self.shared.wards.permit(&self.partition, thresholds, c_max, self.now()),
+            Some(_) => (Decision::Allow, Advice::default()),
+        };
         if let Decision::WaitUntil(_) = decision {
             return self.machine.on(self.now(), Got::Permit(decision, advice), wants);
         }
         let (gate, first) = (Arc::clone(&self.shared.gate), comes_first(&self.partition));
-        gate.used_by(spec.lane(details), &self.partition);
+        let lane = self.lane(spec, details).clone();
+        if self.machine.lease().source.is_none() {
+            gate.used_by(&lane, &self.partition);
+        }
         let deadline = self.shared.options.run.inline_wait;
         self.in_flight.push(Box::pin(async move {
-            let asker = Asker { lane: spec.lane(details), first, percent: advice.rate_percent, deadline };
+            let asker = Asker { lane: &lane, first, percent: advice.rate_percent, deadline };
             Event::Permitted(gate.acquire(asker).await, advice)
         }));
     }
@@ -239,7 +256,7 @@ impl Runner {
         match permitted {
             Ok(token) => {
                 advice.rate.wait_total_ms = token.waited.as_millis() as u64;
-                advice.rate.permits_total = self.spec.as_ref().map_or(1, |spec| spec.lane(self.details).cost);
+                advice.rate.permits_total = self.spec.as_ref().map_or(1, |spec| self.lane(spec, self.details).cost);
                 self.token = Some(token);
                 Got::Permit(Decision::Allow, advice)
             }
@@ -255,6 +272,8 @@ impl Runner {
     fn word(&self, left: Departure, result: &Result<Box<Page>, Box<Refusal>>) -> Option<Word> {
         let (evidence, refused) = match result {
             Ok(page) => (&page.evidence, false),
+            // That one feed is broken says nothing about its host.
+            Err(refusal) if self.machine.lease().source.is_some() => (&refusal.evidence, refusal.throttled),
             Err(refusal) => (&refusal.evidence, refusal.lowers_rate()),
         };
         let remaining = match &evidence.left {
@@ -275,8 +294,12 @@ impl Runner {
     /// Tells the gate, in one word for each answer: the store is asked once.
     fn feed_back(&self, Word { left, feedback }: Word) {
         if let Some(spec) = &self.spec {
-            self.shared.gate.feedback(spec.lane(left.details), left.at, &feedback);
+            self.shared.gate.feedback(self.lane(spec, left.details), left.at, &feedback);
         }
+    }
+
+    fn lane<'a>(&'a self, spec: &'a Spec, details: bool) -> &'a Lane {
+        self.lane.as_ref().unwrap_or_else(|| spec.lane(details))
     }
 
     /// The window that requests ask for.
@@ -305,7 +328,9 @@ impl Runner {
                 ..Answer::default()
             },
         };
-        self.shared.wards.on(&self.partition, self.now(), &answer);
+        if self.machine.lease().source.is_none() {
+            self.shared.wards.on(&self.partition, self.now(), &answer);
+        }
     }
 
     fn tell(&self, got: &Got) {
@@ -330,7 +355,7 @@ impl Runner {
 /// What a request leaves with.
 struct Leave {
     token: Option<Token>,
-    details: bool,
+    lane: Lane,
     first: bool,
     credential: Option<CredentialId>,
 }
@@ -356,11 +381,12 @@ async fn read(
     let correlation = format!("ing-{}-{}", fetch.run, fetch.batch_no);
     exchange.request.headers.push(("X-Ingest-Correlation-Id".into(), correlation));
     exchange.keep(spec.snapshot.raw_keep.map(|keep| keep.0));
-    let (lane, Leave { token, details: _, first, credential }) = (spec.lane(leave.details), leave);
+    exchange.condition(fetch.known.clone());
+    let Leave { token, lane, first, credential } = leave;
     if let Some(token) = &token {
-        exchange.note_rate(rate_note(lane, token));
+        exchange.note_rate(rate_note(&lane, token));
     }
-    let permits = Arc::new(Pass::new(Arc::clone(&shared.gate), lane.clone(), first, token));
+    let permits = Arc::new(Pass::new(Arc::clone(&shared.gate), lane, first, token));
     let sent = clock.steady();
     let answer = shared.send(spec, credential, &mut exchange, permits).await;
     let (now, latency) = (clock.now(), clock.steady().since(sent));
@@ -368,12 +394,16 @@ async fn read(
         Ok(answer) => answer,
         Err(Refused { fault, retry_after }) => {
             let (throttled, evidence) = (retry_after.is_some(), exchange.evidence(latency));
-            return Err(Box::new(Refusal { fault, throttled, retry_after, evidence }));
+            return Err(Box::new(Refusal { fault, throttled, retry_after, evidence, offline: false }));
         }
     };
+    let offline = shared.offline(&exchange.request.url, answer.as_ref().err());
     let large = matches!(&answer, Ok(response) if response.body.len() > SMALL);
     if !large {
-        return spec.pager.read(exchange, answer, latency, now);
+        return spec
+            .pager
+            .read(exchange, answer, latency, now)
+            .map_err(|refusal| Box::new(Refusal { offline, ..*refusal }));
     }
     let spec = Arc::clone(spec);
     match tokio::task::spawn_blocking(move || spec.pager.read(exchange, answer, latency, now)).await {
@@ -387,6 +417,7 @@ async fn read(
             throttled: false,
             retry_after: None,
             evidence: patra_core::protocol::run::Evidence::default(),
+            offline: false,
         })),
     }
 }

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use patra_core::port::{Clock, Store, Transport};
+use patra_core::port::{Clock, Store, Transport, transport};
+use patra_core::source::Network;
 use patra_core::tx::Inventory;
 use patra_core::{Ts, protocol};
 
+use crate::collector::CollectorOptions;
 use crate::credentials::{CredentialOptions, Credentials};
 use crate::events::Listener;
 use crate::gate::Gate;
@@ -28,6 +30,10 @@ pub struct Ports {
 pub enum Role {
     Planner,
     Executor,
+    /// Queues and executes the polls of sources.
+    Collector,
+    /// Executes polls, and queues only what it is asked for.
+    Polls,
 }
 
 #[derive(Clone, Debug)]
@@ -52,6 +58,7 @@ pub struct Options {
     pub grace: Duration,
     /// What credentials are opened and requests signed with.
     pub credentials: CredentialOptions,
+    pub collector: CollectorOptions,
 }
 
 impl Options {
@@ -69,6 +76,7 @@ impl Options {
             slow_commit: Duration::from_millis(200),
             grace: Duration::from_secs(30),
             credentials: CredentialOptions::default(),
+            collector: CollectorOptions::default(),
         }
     }
 }
@@ -89,6 +97,10 @@ pub(crate) struct Shared {
     pub(crate) abort: CancellationToken,
     pub(crate) planner_nudge: tokio::sync::Notify,
     pub(crate) executor_nudge: tokio::sync::Notify,
+    pub(crate) collector_nudge: tokio::sync::Notify,
+    pub(crate) poll_nudge: tokio::sync::Notify,
+    /// Whether anybody can be reached.
+    pub(crate) network: Mutex<Network>,
 }
 
 impl Shared {
@@ -99,6 +111,20 @@ impl Shared {
         caps.retain(|(who, _)| !closed.contains(who));
         caps.extend(closed.into_iter().map(|who| (who, 0)));
         caps
+    }
+}
+
+impl Shared {
+    /// Whether a request that got no answer says something about the network and not about the far side (COLL-55).
+    pub(crate) fn offline(&self, url: &str, error: Option<&transport::Error>) -> bool {
+        match error {
+            None => lock(&self.network).on_answer(),
+            Some(transport::Error::Connect { .. }) => {
+                return lock(&self.network).on_no_connection(&patra_spec::host_key(url));
+            }
+            Some(_) => {}
+        }
+        false
     }
 }
 

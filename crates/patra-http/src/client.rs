@@ -9,7 +9,7 @@ use http::header::{self, HeaderMap};
 use tokio::time::timeout;
 
 use patra_core::port::Boxed;
-use patra_core::port::transport::{Error, Limits, Request, Response, Transport};
+use patra_core::port::transport::{Error, Limits, Redirected, Request, Response, Transport};
 
 use crate::guard::Guard;
 use crate::guard::resolver::{Lookup, system_lookup};
@@ -48,11 +48,12 @@ impl Client {
         let mut hop = Hop::first(request)?;
         self.pools.move_credentials(&mut hop)?;
         let mut left = limits.max_redirects;
+        let mut redirected: Option<Redirected> = None;
         loop {
             let answer = self.ask(&hop, proxy.as_ref(), &limits).await?;
             let target = match redirect::location(answer.status(), answer.headers()) {
                 Some(target) if limits.max_redirects > 0 => target,
-                _ => return complete(answer, &limits).await,
+                _ => return complete(answer, &limits, redirected).await,
             };
             if left == 0 {
                 return Err(Error::Redirect { reason: format!("more than {} redirects", limits.max_redirects) });
@@ -60,6 +61,7 @@ impl Client {
             left -= 1;
             let next = redirect::next(&hop, answer.status(), &target)?;
             tracing::debug!(from = hop.host(), to = next.host(), status = answer.status().as_u16(), "redirected");
+            redirected = Some(followed(redirected, answer.status().as_u16(), next.url.as_str()));
             hop = next;
         }
     }
@@ -95,10 +97,24 @@ impl fmt::Debug for Client {
     }
 }
 
-async fn complete(answer: reqwest::Response, limits: &Limits) -> Result<Response, Error> {
+/// One redirect more. It has moved for good only as long as every redirect so far said so.
+fn followed(before: Option<Redirected>, status: u16, url: &str) -> Redirected {
+    let unbroken = before.as_ref().is_none_or(|before| before.moved_to.as_deref() == Some(before.url.as_str()));
+    let moved_to = match (unbroken && matches!(status, 301 | 308), before) {
+        (true, _) => Some(url.to_owned()),
+        (false, before) => before.and_then(|before| before.moved_to),
+    };
+    Redirected { url: url.to_owned(), moved_to }
+}
+
+async fn complete(
+    answer: reqwest::Response,
+    limits: &Limits,
+    redirected: Option<Redirected>,
+) -> Result<Response, Error> {
     let status = answer.status().as_u16();
     let headers = readable(answer.headers());
-    Ok(Response { status, headers, body: body::read(answer, limits).await? })
+    Ok(Response { status, headers, body: body::read(answer, limits).await?, redirected })
 }
 
 /// Headers as text. Those that describe the body's wire form are left out where the body no longer has it.
@@ -109,4 +125,21 @@ fn readable(headers: &HeaderMap) -> Vec<(String, String)> {
         .filter(|(name, _)| !(unpacked && [header::CONTENT_ENCODING, header::CONTENT_LENGTH].contains(name)))
         .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // covers: COLL-121
+    #[test]
+    fn what_has_moved_for_good_is_told_up_to_the_first_redirect_that_is_not() {
+        let walk =
+            |hops: &[(u16, &str)]| hops.iter().fold(None, |before, (status, url)| Some(followed(before, *status, url)));
+        let moved = |hops: &[(u16, &str)]| walk(hops).and_then(|end: Redirected| end.moved_to);
+        assert_eq!(moved(&[(301, "a"), (308, "b")]).as_deref(), Some("b"));
+        assert_eq!(moved(&[(301, "a"), (302, "b"), (301, "c")]).as_deref(), Some("a"));
+        assert_eq!(moved(&[(302, "a"), (301, "b")]), None);
+        assert_eq!(walk(&[(302, "a"), (301, "b")]).map(|end| end.url).as_deref(), Some("b"));
+    }
 }

@@ -11,8 +11,8 @@ use patra_core::{Code, Level, cursor};
 
 use crate::expr::NullPolicy;
 use crate::words::{
-    AuthLocation, AuthType, ClientAuth, FieldType, Format, Grant, Kind, Method, Missing, OnError, OnMaxPage,
-    OutOfRange, PagingType, ParamLocation, RateScope, Role, Word,
+    AuthLocation, AuthType, ClientAuth, DedupScope, FieldType, Format, Grant, Kind, Method, Missing, OnError,
+    OnMaxPage, OutOfRange, PagingType, ParamLocation, RateScope, Role, Word,
 };
 
 /// What the databases know beside the enumerations; a test holds it against their constraints.
@@ -40,6 +40,7 @@ pub fn dictionary() -> Vec<DictType> {
         words::<Missing>("missing_detail", "what an id without a record is"),
         words::<Kind>("record_kind", "what a record is"),
         words::<Format>("response_format", "how an answer is written"),
+        words::<DedupScope>("dedup_scope", "within what ids are unique"),
         words::<FieldType>("field_type", "what a field is made into"),
         words::<OnError>("on_error", "what a field that does not fit does"),
         words::<Align>("window_align", "where slices are cut"),

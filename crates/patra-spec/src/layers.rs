@@ -172,8 +172,19 @@ pub(crate) const SHORT: &[(&str, &str, &str)] =
     &[("method", "http", "method"), ("path", "http", "path"), ("items_path", "response", "items_path")];
 
 /// What says what one endpoint is cannot be shared: a detail endpoint must not take over the search's schedule.
-const OWN: &[&str] =
-    &["role", "kind", "description", "method", "path", "items_path", "partitions", "two_phase", "update", "schedule"];
+const OWN: &[&str] = &[
+    "role",
+    "kind",
+    "description",
+    "polled",
+    "method",
+    "path",
+    "items_path",
+    "partitions",
+    "two_phase",
+    "update",
+    "schedule",
+];
 
 /// Keys that `defaults` have and must not. A file cannot say them; a stored document could.
 pub(crate) fn misplaced(defaults: &Endpoint) -> Vec<&'static str> {

@@ -44,10 +44,10 @@ pub use problem::{Flaw, Problem, Problems};
 pub use read::read;
 pub use schema::schema;
 pub use selector::Selector;
-pub use snapshot::Snapshot;
+pub use snapshot::{Snapshot, host_key};
 pub use timeform::TimeFormat;
 pub use words::{
-    AuthLocation, AuthType, ClientAuth, FieldType, Format, Grant, Kind, Method, Missing, OnError, OnMaxPage,
-    OutOfRange, PagingType, ParamLocation, RateScope, Role,
+    AuthLocation, AuthType, ClientAuth, DedupScope, FieldType, Format, Grant, Kind, Method, Missing, OnError,
+    OnMaxPage, OutOfRange, PagingType, ParamLocation, RateScope, Role,
 };
 pub use yaml::MAX_BYTES as MAX_MANIFEST_BYTES;

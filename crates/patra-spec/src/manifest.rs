@@ -34,7 +34,7 @@ pub use limits::{HeaderAdaptive, Health, Limits, RateLimit, Raw, Retry};
 pub use paths::Paths;
 pub use record::{Field, Record};
 pub use request_param::RequestParam;
-pub use response::{Condition, Csv, ErrorRule, Response, Xml};
+pub use response::{Condition, Csv, ErrorRule, Html, Response, Xml};
 pub use schedule::{Schedule, UpdateSchedule};
 
 /// A provenance (who) and its endpoints (how).
@@ -87,6 +87,9 @@ pub struct Endpoint {
     pub role: Option<Role>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+    /// Read as a whole again and again, for sources; it has no window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub polled: Option<bool>,
     /// Short for `http.method`, which wins over it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<Method>,
@@ -151,6 +154,9 @@ pub struct Endpoint {
 pub struct Http {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
+    /// The param that holds the whole URL, in the place of `base_url` and `path`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url_param: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -21,7 +21,7 @@ use patra_core::window::Align;
 use patra_core::{Ts, hash};
 
 use crate::iso::Iso;
-use crate::words::{Kind, OnMaxPage, OutOfRange, PagingType, Role};
+use crate::words::{DedupScope, Kind, OnMaxPage, OutOfRange, PagingType, Role};
 use response::is_false;
 
 pub use auth::{Auth, DEFAULT_REFRESH_AHEAD, DEFAULT_SESSION_LIFE, OAuth2, Session};
@@ -31,6 +31,7 @@ pub use http::Http;
 pub use inputs::{Param, Parent, Partition};
 pub use limits::{Health, Limits, RateLimit, Retry};
 pub use response::{Condition, ErrorRule, Mapping, OutputField, RequestParam, Response};
+pub use view::host_key;
 
 pub const DEFAULT_SAFETY_LAG: Iso = Iso::secs(600);
 pub const DEFAULT_MAX_WINDOW: Iso = Iso::secs(86_400);
@@ -90,6 +91,11 @@ pub struct Snapshot {
     pub mapping: Mapping,
     #[serde(default)]
     pub kind: Kind,
+    /// Read as a whole again and again, without a window.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub polled: bool,
+    #[serde(default, skip_serializing_if = "is_endpoint")]
+    pub dedup_scope: DedupScope,
     /// As it was when this was compiled; [`Snapshot::fingerprint`] computes it.
     #[serde(default)]
     pub spec_fingerprint: String,
@@ -215,6 +221,10 @@ impl Default for Window {
             boundary_policy: "[from,to)".into(),
         }
     }
+}
+
+fn is_endpoint(scope: &DedupScope) -> bool {
+    *scope == DedupScope::Endpoint
 }
 
 impl Snapshot {

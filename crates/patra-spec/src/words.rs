@@ -146,6 +146,21 @@ words! {
         Json = "json",
         Xml = "xml",
         Csv = "csv",
+        /// RSS, RDF, Atom, JSON Feed: entries with keys of their own.
+        Feed = "feed",
+        /// A page: the feed that it names, or itself.
+        Page = "page",
+        /// A page with rows, found by selectors.
+        Html = "html",
+    }
+}
+
+words! {
+    /// Within what a record's id is unique (MAP-C-10).
+    DedupScope {
+        #[default]
+        Endpoint = "endpoint",
+        Source = "source",
     }
 }
 

@@ -274,6 +274,9 @@ CREATE TABLE ing_task (
   -- The task that it drives again, and the request that asked for it.
   redrive_of bigint,
   redrive_request text COLLATE "C",
+  -- The source that it polls, and the host that it asks.
+  source_id bigint,
+  host text COLLATE "C",
   -- How many tasks of its partition may be held at once.
   c_max bigint NOT NULL,
   -- Records that its runs brought.
@@ -299,7 +302,8 @@ CREATE TABLE ing_task (
   CHECK ((window_from IS NULL) = (window_to IS NULL)),
   CHECK ((done_from IS NULL) = (done_to IS NULL)),
   CHECK ((ordinal IS NULL) = (last_id IS NULL)),
-  CHECK ((redrive_of IS NULL) = (redrive_request IS NULL))
+  CHECK ((redrive_of IS NULL) = (redrive_request IS NULL)),
+  CHECK ((source_id IS NULL) = (host IS NULL))
 );
 -- A queue: rows change often and most are done, so the table is cleaned long before a fifth of it is dead.
 ALTER TABLE ing_task SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
@@ -308,7 +312,14 @@ CREATE UNIQUE INDEX uk_task_idem ON ing_task (idempotent_key);
 -- it lands. Partial, so finished tasks cost nothing.
 CREATE INDEX idx_task_pick ON ing_task
   (provenance_code, endpoint_name, operation_code, c_max, coalesce(credential_id, 0), priority, scheduled_at, id)
-  WHERE status_code = 'QUEUED';
+  WHERE status_code = 'QUEUED' AND source_id IS NULL;
+-- Polls have a queue of their own.
+CREATE INDEX idx_task_poll ON ing_task (scheduled_at, id) WHERE status_code = 'QUEUED' AND source_id IS NOT NULL;
+-- A source is polled by one at a time (COLL-33).
+CREATE UNIQUE INDEX uk_task_polled ON ing_task (source_id)
+  WHERE source_id IS NOT NULL AND status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING');
+-- Polls that have ended, for those who forget them.
+CREATE INDEX idx_task_poll_ended ON ing_task (finished_at) WHERE source_id IS NOT NULL AND finished_at IS NOT NULL;
 -- Serves the sweep, and the count of what each partition has under way.
 CREATE INDEX idx_task_queue ON ing_task (leased_until, id, provenance_code, endpoint_name, operation_code)
   WHERE status_code IN ('DISPATCHED', 'EXECUTING');
@@ -337,9 +348,13 @@ CREATE TABLE ing_task_run (
   window_from timestamptz,
   window_to timestamptz,
   error jsonb,
+  -- The task's.
+  source_id bigint,
   created_at timestamptz NOT NULL,
   finished_at timestamptz
 );
+-- What collectors did of late.
+CREATE INDEX idx_run_poll ON ing_task_run (finished_at, status_code) WHERE source_id IS NOT NULL;
 CREATE UNIQUE INDEX uk_run_attempt ON ing_task_run (task_id, attempt_no);
 CREATE INDEX idx_run_task ON ing_task_run (task_id, status_code, created_at);
 
@@ -514,9 +529,97 @@ CREATE TABLE item (
   -- When the far side was last asked for it.
   refresh_checked_at timestamptz NOT NULL,
   created_at timestamptz NOT NULL,
-  stored_at timestamptz NOT NULL
+  stored_at timestamptz NOT NULL,
+  -- Since when its content is gone; the key stays, so that it does not come back.
+  emptied_at timestamptz
 );
 CREATE UNIQUE INDEX uk_item ON item (project_key, provenance_code, dedup_scope, dedup_key);
+
+-- Which sources an item was found in, and when first.
+CREATE TABLE item_source (
+  source_id bigint NOT NULL,
+  item_id bigint NOT NULL,
+  project_key text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL,
+  fetched_at timestamptz NOT NULL,
+  PRIMARY KEY (source_id, item_id)
+);
+CREATE INDEX idx_item_source_time ON item_source (source_id, fetched_at, item_id);
+CREATE INDEX idx_item_source_fetched ON item_source (project_key, fetched_at, item_id);
+CREATE INDEX idx_item_source_item ON item_source (item_id);
+-- Only articles grow old (COLL-109).
+CREATE INDEX idx_item_source_old ON item_source (fetched_at) WHERE kind = 'article';
+
+-- Things that are polled again and again.
+CREATE TABLE source (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  project_key text COLLATE "C" NOT NULL,
+  type text COLLATE "C" NOT NULL,
+  name text NOT NULL,
+  config jsonb NOT NULL CHECK (jsonb_typeof(config) = 'object'),
+  -- What makes it this one and no other.
+  source_key text COLLATE "C" NOT NULL,
+  -- Its own interval, if it has one.
+  minutes bigint CHECK (minutes > 0),
+  is_public integer NOT NULL CHECK (is_public IN (0, 1)),
+  is_active integer NOT NULL CHECK (is_active IN (0, 1)),
+  is_deleted integer NOT NULL DEFAULT 0 CHECK (is_deleted IN (0, 1)),
+  paused_reason text COLLATE "C" CHECK (paused_reason IN ('user', 'error', 'gone')),
+  paused_at timestamptz,
+  last_fetched_at timestamptz,
+  fetch_count bigint NOT NULL DEFAULT 0,
+  fetch_error_count bigint NOT NULL DEFAULT 0,
+  last_error text,
+  last_error_at timestamptz,
+  probe_count bigint NOT NULL DEFAULT 0,
+  -- NULL: never by itself.
+  next_due_at timestamptz,
+  -- How often a poll was queued.
+  poll_count bigint NOT NULL DEFAULT 0,
+  -- What an unchanged answer is recognised by.
+  validators jsonb,
+  created_at timestamptz NOT NULL,
+  updated_at timestamptz NOT NULL,
+  CHECK ((is_active = 1) = (paused_reason IS NULL)),
+  CHECK ((paused_reason IS NULL) = (paused_at IS NULL)),
+  CHECK (is_deleted = 0 OR next_due_at IS NULL),
+  CHECK (paused_reason IS NULL OR paused_reason <> 'user' OR next_due_at IS NULL)
+);
+-- Its rows change with every poll, and mostly what is due.
+ALTER TABLE source SET (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
+CREATE UNIQUE INDEX uk_source_key ON source (project_key, source_key) WHERE is_deleted = 0;
+CREATE INDEX idx_sources_active ON source (is_active) WHERE is_deleted = 0;
+-- A tick costs what is due, not what exists.
+CREATE INDEX idx_source_due ON source (next_due_at) WHERE next_due_at IS NOT NULL;
+CREATE INDEX idx_source_type ON source (type) WHERE is_deleted = 0;
+
+-- What the collector knows of each type.
+CREATE TABLE source_type (
+  type text COLLATE "C" PRIMARY KEY,
+  minutes bigint NOT NULL CHECK (minutes > 0),
+  interval_from text COLLATE "C" NOT NULL CHECK (interval_from IN ('default', 'environment', 'config')),
+  -- Why nobody can fetch it now.
+  unsupported text,
+  updated_at timestamptz NOT NULL
+);
+
+-- Collectors that live, or did a short while ago.
+CREATE TABLE collector_beat (
+  owner text COLLATE "C" PRIMARY KEY,
+  last_tick_at timestamptz NOT NULL,
+  next_tick_at timestamptz NOT NULL,
+  tick_seconds bigint NOT NULL,
+  concurrency bigint NOT NULL,
+  running bigint NOT NULL,
+  leaving integer NOT NULL CHECK (leaving IN (0, 1))
+);
+
+-- Settings that take effect while the program runs.
+CREATE TABLE config (
+  config_key text COLLATE "C" PRIMARY KEY,
+  config_value text NOT NULL,
+  updated_at timestamptz NOT NULL
+);
 
 CREATE TABLE item_quarantine (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -5,6 +5,7 @@ mod batch;
 mod cancel;
 pub(crate) mod candidate;
 mod claim;
+mod clean;
 mod cover;
 mod credential;
 mod cursor;
@@ -15,6 +16,7 @@ mod hold;
 mod key;
 mod ledger;
 mod plan;
+mod poll;
 mod raw;
 mod redrive;
 mod registry;
@@ -22,6 +24,7 @@ mod retention;
 mod run;
 pub(crate) mod segment;
 mod signal;
+pub(crate) mod source;
 mod split;
 mod task;
 mod trigger;
@@ -56,6 +59,15 @@ pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
         Tx::EndRun(op) => Done::EndRun(run::end(session, &op).await?),
         Tx::RecordAdvance(op) => Done::RecordAdvance(cursor::record_advance(session, op).await?),
         Tx::AdvanceCursor(op) => Done::AdvanceCursor(cursor::advance(session, &op).await?),
+        Tx::SaveSources(op) => Done::SaveSources(source::save(session, &op).await?),
+        Tx::ChangeSource(op) => Done::ChangeSource(source::change(session, &op).await?),
+        Tx::SyncTypes(op) => Done::SyncTypes(source::sync_types(session, &op).await?),
+        Tx::Poll(op) => Done::Poll(poll::queue(session, &op).await?),
+        Tx::HurryPoll(op) => Done::HurryPoll(poll::hurry(session, op).await?),
+        Tx::ClaimPolls(op) => Done::ClaimPolls(poll::claim(session, &op).await?),
+        Tx::Beat(op) => Done::Beat(source::beat(session, &op).await?),
+        Tx::Clean(op) => Done::Clean(clean::clean(session, &op).await?),
+        Tx::Configure(op) => Done::Configure(source::configure(session, &op).await?),
         Tx::AskGate(op) => Done::AskGate(gate::ask(session, &op).await?),
         Tx::Sweep(op) => Done::Sweep(task::sweep(session, op).await?),
         Tx::Hold(op) => Done::Hold(hold::set(session, &op).await?),
@@ -79,6 +91,8 @@ pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
 
 #[cfg(test)]
 pub(crate) use claim::{LOOK, TAKE};
+#[cfg(test)]
+pub(crate) use poll::NEXT as NEXT_POLLS;
 
 /// Every statement of the command side, so that a test can prepare them all.
 #[cfg(test)]
@@ -90,7 +104,10 @@ pub(crate) fn statements() -> Vec<&'static str> {
         fan::STATEMENTS,
         gate::STATEMENTS,
         plan::STATEMENTS,
+        poll::STATEMENTS,
+        source::STATEMENTS,
         claim::STATEMENTS,
+        clean::STATEMENTS,
         hold::STATEMENTS,
         cancel::STATEMENTS,
         redrive::STATEMENTS,

@@ -7,6 +7,7 @@ pub(crate) mod lineage;
 pub(crate) mod list;
 pub(crate) mod progress;
 pub(crate) mod registry;
+pub(crate) mod source;
 
 use bytes::Bytes;
 use patra_core::RunId;

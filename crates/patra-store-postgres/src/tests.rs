@@ -42,6 +42,7 @@ async fn every_statement_can_be_prepared() {
         .chain(query::credential::STATEMENTS)
         .chain(query::evidence::STATEMENTS)
         .chain(query::lineage::STATEMENTS)
+        .chain(query::source::STATEMENTS)
         .map(|sql| (*sql).to_owned())
         .collect();
     for view in View::ALL {
@@ -89,6 +90,64 @@ async fn a_claim_walks_its_index_however_long_the_queue() {
             assert!(!plan.contains("Seq Scan on ing_task"), "{mode}:\n{plan}");
             client.batch_execute("DEALLOCATE claim").await.unwrap();
         }
+    }
+    drop_schema(&client, &schema).await;
+}
+
+/// The plans of a prepared statement, made for these values and for any.
+async fn plans(client: &Client, sql: &str, values: &str) -> Vec<String> {
+    let mut plans = Vec::new();
+    for mode in ["force_custom_plan", "force_generic_plan"] {
+        client.batch_execute(&format!("SET plan_cache_mode = {mode}; PREPARE asked AS {sql}")).await.unwrap();
+        let rows = client.query(&format!("EXPLAIN EXECUTE asked ({values})"), &[]).await.unwrap();
+        let lines: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        plans.push(lines.join("\n"));
+        client.batch_execute("DEALLOCATE asked").await.unwrap();
+    }
+    plans
+}
+
+// covers: COLL-27, COLL-32
+#[tokio::test]
+async fn a_tick_reads_what_is_due_however_many_sources_there_are() {
+    let Some((_store, client, schema)) = migrated().await else { return };
+    client
+        .batch_execute(
+            "INSERT INTO source (project_key, type, name, config, source_key, is_public, is_active, last_fetched_at,
+               next_due_at, created_at, updated_at)
+             SELECT 'default', 'rss', n, '{}', n, 1, 1, 'epoch',
+               now() + CASE WHEN n <= 100 THEN -n ELSE n END * interval '1 minute', now(), now()
+             FROM generate_series(1, 100000) n;
+             ANALYZE source",
+        )
+        .await
+        .unwrap();
+    for plan in plans(&client, query::source::DUE, "500").await {
+        assert!(plan.contains("Index Scan using idx_source_due") || plan.contains("Scan on idx_source_due"), "{plan}");
+        assert!(!plan.contains("Seq Scan"), "{plan}");
+    }
+    drop_schema(&client, &schema).await;
+}
+
+#[tokio::test]
+async fn a_claim_of_polls_walks_its_index_however_long_the_queue() {
+    let Some((_store, client, schema)) = migrated().await else { return };
+    client
+        .batch_execute(
+            "INSERT INTO ing_task (schedule_instance_id, plan_id, slice_id, cursor_id, project_key, provenance_code,
+               endpoint_name, operation_code, params, expr_hash, idempotent_key, status_code, priority, scheduled_at,
+               created_at, finished_at, c_max, source_id, host)
+             SELECT n, n, n, 0, 'default', 'p', 'e', 'HARVEST', '{}', 'h', 'k' || n,
+               CASE WHEN n % 2 = 0 THEN 'QUEUED' ELSE 'SUCCEEDED' END, 100, now() - n * interval '1 second', now(),
+               now(), 0, n, 'host' || n % 1000
+             FROM generate_series(1, 60000) n;
+             ANALYZE ing_task",
+        )
+        .await
+        .unwrap();
+    for plan in plans(&client, exec::NEXT_POLLS, "now(), 'epoch', 0, ARRAY['host1'], 500").await {
+        assert!(plan.contains("Index Scan using idx_task_poll"), "{plan}");
+        assert!(!plan.contains("Seq Scan on ing_task") && !plan.contains("Sort"), "{plan}");
     }
     drop_schema(&client, &schema).await;
 }

@@ -289,6 +289,9 @@ CREATE TABLE ing_task (
   attempt_count INTEGER NOT NULL DEFAULT 0,
   -- Narrower tasks took its place.
   replaced INTEGER NOT NULL DEFAULT 0 CHECK (replaced IN (0, 1)),
+  -- The source that it polls, and the host that it asks.
+  source_id INTEGER,
+  host TEXT,
   -- The task that this one drives again, and the request that asked for it.
   redrive_of INTEGER,
   redrive_request TEXT,
@@ -305,14 +308,22 @@ CREATE TABLE ing_task (
   CHECK ((window_from IS NULL) = (window_to IS NULL)),
   CHECK ((done_from IS NULL) = (done_to IS NULL)),
   CHECK ((ordinal IS NULL) = (last_id IS NULL)),
-  CHECK ((redrive_of IS NULL) = (redrive_request IS NULL))
+  CHECK ((redrive_of IS NULL) = (redrive_request IS NULL)),
+  CHECK ((source_id IS NULL) = (host IS NULL))
 );
 CREATE UNIQUE INDEX uk_task_idem ON ing_task (idempotent_key);
 -- Serves the claim: it steps from one group of tasks that are treated alike to the next, and finds the first of each where
 -- it lands. Partial, so finished tasks cost nothing.
 CREATE INDEX idx_task_pick ON ing_task
   (provenance_code, endpoint_name, operation_code, c_max, coalesce(credential_id, 0), priority, scheduled_at, id)
-  WHERE status_code = 'QUEUED';
+  WHERE status_code = 'QUEUED' AND source_id IS NULL;
+-- Polls have a queue of their own.
+CREATE INDEX idx_task_poll ON ing_task (scheduled_at, id) WHERE status_code = 'QUEUED' AND source_id IS NOT NULL;
+-- A source is polled by one at a time (COLL-33).
+CREATE UNIQUE INDEX uk_task_polled ON ing_task (source_id)
+  WHERE source_id IS NOT NULL AND status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING');
+-- Polls that have ended, for those who forget them.
+CREATE INDEX idx_task_poll_ended ON ing_task (finished_at) WHERE source_id IS NOT NULL AND finished_at IS NOT NULL;
 -- Whose lease has run out, and how many are held of each partition.
 CREATE INDEX idx_task_queue ON ing_task (leased_until, id, provenance_code, endpoint_name, operation_code)
   WHERE status_code IN ('DISPATCHED', 'EXECUTING');
@@ -341,9 +352,13 @@ CREATE TABLE ing_task_run (
   window_from INTEGER,
   window_to INTEGER,
   error TEXT CHECK (error IS NULL OR json_valid(error)),
+  -- The task's.
+  source_id INTEGER,
   created_at INTEGER NOT NULL,
   finished_at INTEGER
 );
+-- What collectors did of late.
+CREATE INDEX idx_run_poll ON ing_task_run (finished_at, status_code) WHERE source_id IS NOT NULL;
 CREATE UNIQUE INDEX uk_run_attempt ON ing_task_run (task_id, attempt_no);
 CREATE INDEX idx_run_task ON ing_task_run (task_id, status_code, created_at);
 
@@ -519,9 +534,95 @@ CREATE TABLE item (
   run_id INTEGER NOT NULL,
   batch_no INTEGER NOT NULL,
   created_at INTEGER NOT NULL,
-  stored_at INTEGER NOT NULL
+  stored_at INTEGER NOT NULL,
+  -- Since when its content is gone; the key stays, so that it does not come back.
+  emptied_at INTEGER
 );
 CREATE UNIQUE INDEX uk_item ON item (project_key, provenance_code, dedup_scope, dedup_key);
+
+-- Which sources an item was found in, and when first.
+CREATE TABLE item_source (
+  source_id INTEGER NOT NULL,
+  item_id INTEGER NOT NULL,
+  project_key TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  fetched_at INTEGER NOT NULL,
+  PRIMARY KEY (source_id, item_id)
+) WITHOUT ROWID;
+CREATE INDEX idx_item_source_time ON item_source (source_id, fetched_at, item_id);
+CREATE INDEX idx_item_source_fetched ON item_source (project_key, fetched_at, item_id);
+CREATE INDEX idx_item_source_item ON item_source (item_id);
+-- Only articles grow old (COLL-109).
+CREATE INDEX idx_item_source_old ON item_source (fetched_at) WHERE kind = 'article';
+
+-- Things that are polled again and again.
+CREATE TABLE source (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  project_key TEXT NOT NULL,
+  type TEXT NOT NULL,
+  name TEXT NOT NULL,
+  config TEXT NOT NULL CHECK (json_valid(config) AND json_type(config) = 'object'),
+  -- What makes it this one and no other.
+  source_key TEXT NOT NULL,
+  -- Its own interval, if it has one.
+  minutes INTEGER CHECK (minutes > 0),
+  is_public INTEGER NOT NULL CHECK (is_public IN (0, 1)),
+  is_active INTEGER NOT NULL CHECK (is_active IN (0, 1)),
+  is_deleted INTEGER NOT NULL DEFAULT 0 CHECK (is_deleted IN (0, 1)),
+  paused_reason TEXT CHECK (paused_reason IN ('user', 'error', 'gone')),
+  paused_at INTEGER,
+  last_fetched_at INTEGER,
+  fetch_count INTEGER NOT NULL DEFAULT 0,
+  fetch_error_count INTEGER NOT NULL DEFAULT 0,
+  last_error TEXT,
+  last_error_at INTEGER,
+  probe_count INTEGER NOT NULL DEFAULT 0,
+  -- NULL: never by itself.
+  next_due_at INTEGER,
+  -- How often a poll was queued.
+  poll_count INTEGER NOT NULL DEFAULT 0,
+  -- What an unchanged answer is recognised by.
+  validators TEXT CHECK (validators IS NULL OR json_valid(validators)),
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  CHECK ((is_active = 1) = (paused_reason IS NULL)),
+  CHECK ((paused_reason IS NULL) = (paused_at IS NULL)),
+  CHECK (is_deleted = 0 OR next_due_at IS NULL),
+  CHECK (paused_reason IS NULL OR paused_reason <> 'user' OR next_due_at IS NULL)
+);
+CREATE UNIQUE INDEX uk_source_key ON source (project_key, source_key) WHERE is_deleted = 0;
+CREATE INDEX idx_sources_active ON source (is_active) WHERE is_deleted = 0;
+-- A tick costs what is due, not what exists.
+CREATE INDEX idx_source_due ON source (next_due_at) WHERE next_due_at IS NOT NULL;
+CREATE INDEX idx_source_type ON source (type) WHERE is_deleted = 0;
+
+-- What the collector knows of each type.
+CREATE TABLE source_type (
+  type TEXT PRIMARY KEY,
+  minutes INTEGER NOT NULL CHECK (minutes > 0),
+  interval_from TEXT NOT NULL CHECK (interval_from IN ('default', 'environment', 'config')),
+  -- Why nobody can fetch it now.
+  unsupported TEXT,
+  updated_at INTEGER NOT NULL
+);
+
+-- Collectors that live, or did a short while ago.
+CREATE TABLE collector_beat (
+  owner TEXT PRIMARY KEY,
+  last_tick_at INTEGER NOT NULL,
+  next_tick_at INTEGER NOT NULL,
+  tick_seconds INTEGER NOT NULL,
+  concurrency INTEGER NOT NULL,
+  running INTEGER NOT NULL,
+  leaving INTEGER NOT NULL CHECK (leaving IN (0, 1))
+);
+
+-- Settings that take effect while the program runs.
+CREATE TABLE config (
+  config_key TEXT PRIMARY KEY,
+  config_value TEXT NOT NULL,
+  updated_at INTEGER NOT NULL
+);
 
 CREATE TABLE item_quarantine (
   id INTEGER PRIMARY KEY,

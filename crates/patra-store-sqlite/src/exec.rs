@@ -15,12 +15,14 @@ mod hold;
 mod key;
 mod ledger;
 mod plan;
+mod poll;
 mod redrive;
 mod registry;
 mod retention;
 mod run;
 pub(crate) mod segment;
 mod signal;
+pub(crate) mod source;
 mod split;
 mod task;
 mod trigger;
@@ -49,6 +51,8 @@ pub(crate) const STATEMENTS: &[&[&str]] = &[
     key::STATEMENTS,
     ledger::STATEMENTS,
     plan::STATEMENTS,
+    poll::STATEMENTS,
+    poll::FORGET_STATEMENTS,
     redrive::STATEMENTS,
     registry::STATEMENTS,
     registry::DELETE_SECTION,
@@ -57,6 +61,7 @@ pub(crate) const STATEMENTS: &[&[&str]] = &[
     run::STATEMENTS,
     segment::STATEMENTS,
     signal::STATEMENTS,
+    source::STATEMENTS,
     split::STATEMENTS,
     task::STATEMENTS,
     trigger::STATEMENTS,
@@ -101,6 +106,15 @@ pub(crate) fn execute(db: &Connection, tx: &Tx, now: Ts) -> Result<Done> {
         Tx::EndRun(op) => Done::EndRun(run::end(db, op, now)?),
         Tx::RecordAdvance(op) => Done::RecordAdvance(cursor::record_advance(db, *op, now)?),
         Tx::AdvanceCursor(op) => Done::AdvanceCursor(cursor::advance(db, op, now)?),
+        Tx::SaveSources(op) => Done::SaveSources(source::save(db, op, now)?),
+        Tx::ChangeSource(op) => Done::ChangeSource(source::change(db, op, now)?),
+        Tx::SyncTypes(op) => Done::SyncTypes(source::sync_types(db, op, now)?),
+        Tx::Poll(op) => Done::Poll(poll::queue(db, op, now)?),
+        Tx::HurryPoll(op) => Done::HurryPoll(poll::hurry(db, *op, now)?),
+        Tx::ClaimPolls(op) => Done::ClaimPolls(poll::claim(db, op, now)?),
+        Tx::Beat(op) => Done::Beat(source::beat(db, op, now)?),
+        Tx::Clean(op) => Done::Clean(poll::clean(db, op, now)?),
+        Tx::Configure(op) => Done::Configure(source::configure(db, op, now)?),
         Tx::AskGate(op) => Done::AskGate(gate::ask(db, op, now)?),
         Tx::Sweep(op) => Done::Sweep(task::sweep(db, *op, now)?),
         Tx::Hold(op) => Done::Hold(hold::set(db, op, now)?),
@@ -134,6 +148,7 @@ pub(crate) mod hot {
     pub(crate) use super::fan::{COUNT_CHILDREN, COUNT_WAITING, READ_PARENTS};
     pub(crate) use super::hold::READ_STOPPING;
     pub(crate) use super::plan::COUNT_QUEUED;
+    pub(crate) use super::poll::NEXT as NEXT_POLLS;
     pub(crate) use super::retention::READ_BATCHES;
     pub(crate) use super::run::READ_RESUME;
     pub(crate) use super::segment::{MAPPED_OTHERWISE, SIGNALLED, STALE};

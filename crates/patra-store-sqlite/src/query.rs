@@ -6,6 +6,7 @@ mod evidence;
 mod list;
 mod progress;
 mod registry;
+pub(crate) mod source;
 
 use patra_core::credential::Credential;
 use patra_core::port::credential::Ask;
@@ -40,6 +41,7 @@ pub(crate) const STATEMENTS: &[&[&str]] = &[
     evidence::STATEMENTS,
     progress::STATEMENTS,
     registry::STATEMENTS,
+    source::STATEMENTS,
 ];
 
 #[cfg(test)]

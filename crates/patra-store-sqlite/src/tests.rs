@@ -12,8 +12,9 @@ use patra_core::Ts;
 use patra_core::gate::{Ask, Limits, Rate};
 use patra_core::port::query::{Filter, View};
 use patra_core::state::{
-    AuthType, BatchStatus, CredentialStatus, Direction, HoldKind, Operation, PlanStatus, QuarantineStatus, RunStatus,
-    SignalStatus, SliceStatus, TaskStatus, TokenStatus, TriggerStatus, TriggerType, UpdateReason,
+    AuthType, BatchStatus, CredentialStatus, Direction, HoldKind, IntervalFrom, Operation, PausedReason, PlanStatus,
+    QuarantineStatus, RunStatus, SignalStatus, SliceStatus, TaskStatus, TokenStatus, TriggerStatus, TriggerType,
+    UpdateReason,
 };
 use patra_core::tx::{AskGate, Done, Scope, Tx};
 use patra_testkit::ManualClock;
@@ -130,7 +131,7 @@ fn the_hot_statements_use_their_indexes_and_sort_nothing() {
     check(exec::hot::NEXT_ORDINAL, &format!("SEARCH ing_task USING COVERING INDEX idx_task_cover {segments}"));
     check(exec::hot::NEWEST_PLAN, "USING COVERING INDEX idx_plan_cursor (cursor_id=?)");
     check(exec::hot::READ_HARVESTED, "USING INDEX idx_cursor_time (provenance_code=? AND operation_code=?)");
-    check(exec::hot::COUNT_QUEUED, "USING COVERING INDEX idx_task_pick (provenance_code=? AND endpoint_name=?");
+    check(exec::hot::COUNT_QUEUED, "USING INDEX idx_task_pick (provenance_code=? AND endpoint_name=?");
     check(exec::hot::LAST_FORWARD, "USING INDEX idx_cur_evt_instant (cursor_id=?)");
     check(exec::hot::LAST_BACKFILL, "USING INDEX idx_cur_evt_instant (cursor_id=?)");
     check(exec::hot::LAST_NUMERIC, "USING INDEX idx_cur_evt_numeric (cursor_id=?)");
@@ -149,6 +150,10 @@ fn the_hot_statements_use_their_indexes_and_sort_nothing() {
     check(exec::hot::READ_DUE, "USING INDEX idx_schedule_due (next_due_at<?)");
     check(exec::hot::READ_DUE, "USING COVERING INDEX idx_instance_schedule (schedule_id=?)");
     check(exec::hot::TAKE, "USING INDEX idx_instance_waiting");
+    check(exec::hot::NEXT_POLLS, "SEARCH ing_task USING INDEX idx_task_poll (scheduled_at<?)");
+    // What is due is sorted, and nothing else is read.
+    let due = plan(&db, query::source::READ_DUE);
+    assert!(due.contains("SEARCH source USING INDEX idx_source_due (next_due_at"), "{due}");
     check(
         exec::hot::REPLACE_ITEM,
         "USING INDEX uk_item (project_key=? AND provenance_code=? AND dedup_scope=? AND dedup_key=?)",
@@ -173,6 +178,10 @@ fn no_statement_reads_a_whole_table_that_grows() {
             "patra_migration",
             "idx_schedule_due",
             "sys_dict",
+            // As many as the program has kinds of sources, as collectors live, and as people set.
+            "source_type",
+            "collector_beat",
+            "SCAN config",
             "idx_credential_refreshing",
             "idx_task_queue",
             // Read in the order in which rows came, up to the first that is young.
@@ -217,6 +226,9 @@ fn the_checks_of_the_schema_accept_exactly_the_words_of_the_core() {
     check_words(&db, "item_quarantine", "status_code", QuarantineStatus::ALL);
     check_words(&db, "ing_cursor", "direction_code", Direction::ALL);
     check_words(&db, "ing_schedule_instance", "reason_code", UpdateReason::ALL);
+    check_words(&db, "source", "paused_reason", PausedReason::ALL);
+    let of_types = IntervalFrom::ALL.iter().filter(|from| **from != IntervalFrom::Source);
+    check_words(&db, "source_type", "interval_from", of_types);
     let or_none = UpdateReason::ALL.iter().map(|reason| reason.as_str()).chain([""]);
     check_words(&db, "reg_schedule", "reason_code", or_none);
     for table in ["reg_schedule", "ing_schedule_instance", "ing_plan", "ing_task", "ing_task_run", "ing_cursor"] {

@@ -16,7 +16,7 @@
 //!   a commit whose answer was lost.
 //! * Ending a run that is closed answers the task's present status, whoever closed it, as long as the run is of this
 //!   fence.
-//! * A list shows empty `fields` as null. JSON may come back in another spelling, but never a payload or fields.
+//! * A list shows empty `fields`, and the payload of an item that was emptied, as null. JSON may come back in another spelling, but never a payload or fields.
 //! * A start that finds its plan or slice cancelled, though its task is not, cancels the task and closes its run.
 //! * A kept answer is there while `now < expires_at`. Repeating a page or an end keeps the answer of the first time.
 //! * Whatever is refused leaves nothing behind, an end with a flawed hold included.
@@ -35,9 +35,11 @@ mod end;
 mod fair;
 mod fan;
 pub mod fixture;
+mod found;
 mod gate;
 pub mod make;
 mod plan;
+mod poll;
 mod query;
 mod queue;
 pub mod random;
@@ -49,6 +51,7 @@ mod rows;
 mod run;
 mod schedule;
 mod segment;
+mod source;
 mod sweep;
 mod trigger;
 
@@ -400,6 +403,48 @@ cases! {
         the_store_answers_a_ping,
         payloads_come_back_byte_for_byte,
         times_keep_their_microseconds,
+    }
+    source {
+        a_source_is_saved_once_per_key_and_project,
+        a_new_source_is_due_at_once_and_a_fetched_one_an_interval_later,
+        the_never_fetched_are_due_first_and_then_the_oldest,
+        what_nobody_can_fetch_sleeps_until_somebody_can,
+        another_interval_moves_those_that_have_none_of_their_own,
+        a_change_leaves_what_it_does_not_name,
+        another_config_makes_it_due_and_belongs_to_one,
+        a_pause_lasts_until_a_person_ends_it,
+        a_deleted_source_is_gone_and_its_key_is_free,
+        sources_are_read_by_project_number_and_page,
+        a_config_that_is_no_object_is_refused,
+        collectors_tell_that_they_live,
+        settings_are_set_and_removed,
+    }
+    poll {
+        a_poll_is_a_plan_of_one_slice_with_one_task,
+        only_what_is_as_it_was_seen_is_polled,
+        a_crash_does_not_make_a_poll_come_again_and_again,
+        many_polls_are_queued_at_once_in_their_order,
+        polls_are_claimed_by_time_and_few_of_one_host,
+        many_collectors_at_once_keep_to_the_limit_of_a_host,
+        many_who_poll_a_source_poll_it_once,
+        a_poll_that_is_held_is_passed_over,
+        polls_are_no_work_of_the_others,
+        a_change_cancels_a_poll_that_waits_and_no_other,
+        a_success_is_counted_and_the_next_poll_an_interval_later,
+        failures_wait_longer_and_the_fifth_pauses,
+        what_is_gone_is_paused_and_what_nobody_reaches_is_not_counted,
+        what_a_source_is_known_by_comes_with_the_next_run,
+        a_source_moves_with_its_key_unless_another_has_it,
+        of_many_that_move_to_one_address_one_gets_it,
+        a_poll_is_not_driven_again,
+    }
+    found {
+        an_item_belongs_to_every_source_that_found_it,
+        items_are_listed_from_the_last_to_the_first,
+        what_collectors_did_is_counted,
+        old_items_are_emptied_and_do_not_come_back,
+        old_polls_are_forgotten_and_nothing_else,
+        cleaning_and_collecting_at_once_lose_nothing,
     }
     concurrent {
         fifty_claims_of_ten_tasks_share_nothing,

@@ -14,6 +14,7 @@ mod fan;
 mod gate;
 mod json;
 mod plan;
+mod poll;
 mod progress;
 mod queue;
 mod redrive;
@@ -23,20 +24,23 @@ mod retention;
 pub mod rows;
 mod run;
 mod shared;
+mod source;
+mod sources;
 mod trigger;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use patra_core::port::source::BeatRow;
 use patra_core::registry::{DictType, Row};
-use patra_core::tx::{Done, Inventory, Tx, TxError};
-use patra_core::{HoldId, InstanceId, RunId, SliceId, TaskId, Ts};
+use patra_core::tx::{Done, Inventory, Tx, TxError, TypeRow};
+use patra_core::{HoldId, InstanceId, PlanId, RunId, SliceId, SourceId, TaskId, Ts};
 
 pub use due::Due;
 pub use rows::{
     ArchiveRow, Batch, CandidateRow, Cursor, Endpoint, Event, EventLineage, ExportRow, GateRow, HoldRow, Instance,
-    Item, ItemStream, KeyRow, Origin, Plan, Provenance, Quarantined, RawRow, Run, ScheduleRow, SignalKey, SignalRow,
-    Slice, Task,
+    Item, ItemStream, KeyRow, Link, Origin, Plan, Provenance, Quarantined, RawRow, Run, ScheduleRow, SignalKey,
+    SignalRow, Slice, SourceRow, Task,
 };
 pub use rows::{CredentialRow, CredentialState};
 pub use shared::SharedMem;
@@ -75,7 +79,24 @@ pub struct MemStore {
     pub raw: BTreeMap<(RunId, u32), RawRow>,
     pub archive: Vec<ArchiveRow>,
     pub exports: Vec<ExportRow>,
+    pub sources: Vec<SourceRow>,
+    pub source_types: BTreeMap<String, TypeRow>,
+    /// Which sources an item was found in.
+    pub links: BTreeMap<(SourceId, i64), Link>,
+    pub beats: BTreeMap<String, BeatRow>,
+    pub settings: BTreeMap<String, String>,
+    forgotten: Forgotten,
     index: Index,
+}
+
+/// Rows of old polls that are no longer there. Their batches are marked as archived.
+#[derive(Clone, Debug, Default)]
+struct Forgotten {
+    instances: BTreeSet<InstanceId>,
+    plans: BTreeSet<PlanId>,
+    slices: BTreeSet<SliceId>,
+    tasks: BTreeSet<TaskId>,
+    runs: BTreeSet<RunId>,
 }
 
 /// What a database would keep in indexes.
@@ -91,6 +112,8 @@ struct Index {
     waiting: BTreeSet<InstanceId>,
     task_by_key: BTreeMap<String, TaskId>,
     partitions: Vec<Partition>,
+    /// QUEUED polls.
+    polls: BTreeSet<(Ts, TaskId)>,
     /// DISPATCHED and EXECUTING tasks by the end of their lease.
     leased: BTreeSet<(Ts, TaskId)>,
     /// Per plan: slices by signature.
@@ -152,6 +175,15 @@ impl MemStore {
             Tx::EndRun(op) => Done::EndRun(self.end_run(now, op)?),
             Tx::RecordAdvance(op) => Done::RecordAdvance(self.record_advance(now, *op)?),
             Tx::AdvanceCursor(op) => Done::AdvanceCursor(self.advance_cursor(now, op)?),
+            Tx::SaveSources(op) => Done::SaveSources(self.save_sources(now, op)),
+            Tx::ChangeSource(op) => Done::ChangeSource(self.change_source(now, op)?),
+            Tx::SyncTypes(op) => Done::SyncTypes(self.sync_types(now, op)),
+            Tx::Poll(op) => Done::Poll(self.queue_polls(now, op)),
+            Tx::HurryPoll(op) => Done::HurryPoll(self.hurry_poll(now, *op)),
+            Tx::ClaimPolls(op) => Done::ClaimPolls(self.claim_polls(now, op)),
+            Tx::Beat(op) => Done::Beat(self.beat(now, op)),
+            Tx::Clean(op) => Done::Clean(self.clean(now, op)),
+            Tx::Configure(op) => Done::Configure(self.configure(op)),
             Tx::AskGate(op) => Done::AskGate(self.ask_gate(now, op)),
             Tx::Sweep(op) => Done::Sweep(self.sweep(now, *op)),
             Tx::Hold(op) => Done::Hold(self.hold(now, op)?),

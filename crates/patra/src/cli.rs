@@ -3,6 +3,7 @@
 mod credential;
 mod operations;
 mod replay;
+mod source;
 
 use std::path::PathBuf;
 
@@ -17,6 +18,7 @@ use patra_core::tx::Scope;
 pub(crate) use credential::{Credential, Values, Which};
 pub(crate) use operations::{Archive, Cancel, Cancelled, Held, Pause, Quarantine, Resume, Resumed, Signal, Who};
 pub(crate) use replay::{Blackbox, Replay};
+pub(crate) use source::{AddSource, Collect, ExportFormat, Source};
 
 /// Patra collects: any API, feed or page, on schedule, without gaps, without duplicates.
 #[derive(Debug, Parser)]
@@ -31,7 +33,12 @@ pub(crate) struct Cli {
 impl Cli {
     /// What is logged when RUST_LOG says nothing: a server tells what it does, a command only what went wrong.
     pub(crate) fn default_log(&self) -> &'static str {
-        if matches!(self.command, Command::Serve(_)) { "info" } else { "error" }
+        let serves = match &self.command {
+            Command::Serve(_) => true,
+            Command::Collect(args) => args.r#loop,
+            _ => false,
+        };
+        if serves { "info" } else { "error" }
     }
 }
 
@@ -100,6 +107,14 @@ pub(crate) enum Command {
     Try(Try),
     /// Collect now, show progress, and end when the work has ended
     Run(Run),
+    /// Feeds, pages and listings that are collected again and again
+    Source {
+        #[command(subcommand)]
+        command: Source,
+    },
+    /// Collect the sources that are due, once; or on and on; or one of them
+    #[command(visible_alias = "collector")]
+    Collect(Collect),
     /// List what is there
     Get(Get),
     /// Stop work until it is resumed: of a source, an endpoint, a plan, a slice or a task
@@ -152,6 +167,9 @@ pub(crate) struct Serve {
     /// Parts to run; all when none is named
     #[arg(long = "role", env = "PATRA_ROLE", value_delimiter = ',', value_name = "ROLE")]
     pub(crate) roles: Vec<Role>,
+    /// Leave the sources to another process
+    #[arg(long)]
+    pub(crate) no_collector: bool,
     #[command(flatten)]
     pub(crate) engine: Engine,
 }
@@ -161,6 +179,7 @@ pub(crate) enum Role {
     Api,
     Planner,
     Executor,
+    Collector,
 }
 
 #[derive(Clone, Copy, Debug, Args)]

@@ -2,6 +2,7 @@
 
 mod apply;
 mod blackbox;
+mod collect;
 mod credential;
 mod demo;
 mod gates;
@@ -14,6 +15,7 @@ mod registry;
 mod replay;
 mod run;
 mod serve;
+mod source;
 mod test;
 mod r#try;
 
@@ -33,6 +35,8 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Error> {
         Command::Test(args) => test::run(&global, &args),
         Command::Try(args) => r#try::run(&global, &args).await,
         Command::Run(args) => run::run(&global, &args).await,
+        Command::Source { command } => source::run(&global, &command).await,
+        Command::Collect(args) => collect::run(&global, &args).await,
         Command::Get(args) => get::run(&global, &args).await,
         Command::Pause(args) => operations::pause(&global, &args).await,
         Command::Resume(args) => operations::resume(&global, &args).await,

@@ -12,6 +12,7 @@ use patra_http::HttpSigner;
 use crate::cli::{self, Global};
 use crate::clock::SystemClock;
 use crate::error::Error;
+use crate::settings::Environment;
 use crate::vault;
 
 /// Starts the engine's parts on a store.
@@ -23,6 +24,7 @@ pub(crate) async fn engine(
     alone: bool,
     listener: Arc<dyn Listener>,
 ) -> Result<Engine, Error> {
+    let environment = Environment::read();
     let ports = Ports { store, transport: transport(global)?, clock: Arc::new(SystemClock) };
     let options = Options {
         roles,
@@ -35,9 +37,22 @@ pub(crate) async fn engine(
         poll: if alone { Duration::from_millis(200) } else { Duration::from_secs(1) },
         seed: SystemClock.now().micros().unsigned_abs(),
         credentials: credentials(global)?,
+        collector: environment.collector()?,
+        grace: environment.grace()?,
         ..Options::new(owner()?)
     };
     Ok(Engine::start(ports, options, listener).await?)
+}
+
+/// Starts a collector, or a part of it, and nothing else.
+pub(crate) async fn collector(
+    global: &Global,
+    roles: Vec<Role>,
+    store: Arc<dyn Store>,
+    alone: bool,
+) -> Result<Engine, Error> {
+    let settings = cli::Engine { concurrency: 1, lease_secs: 60, retention_days: 0 };
+    engine(global, settings, roles, store, alone, Arc::new(())).await
 }
 
 /// What credentials are opened and requests signed with.

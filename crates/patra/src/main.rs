@@ -7,6 +7,7 @@ mod error;
 mod host;
 mod output;
 mod progress;
+mod settings;
 mod signals;
 mod store;
 mod vault;

@@ -1,5 +1,7 @@
 //! SIGINT and SIGTERM: the first asks to finish, the second to end at once.
 
+use std::sync::{Arc, OnceLock};
+
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -7,25 +9,34 @@ use crate::error::Error;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Signals {
+    first: Arc<OnceLock<&'static str>>,
     pub(crate) stop: CancellationToken,
     pub(crate) hurry: CancellationToken,
 }
 
 impl Signals {
     pub(crate) fn listen() -> Result<Signals, Error> {
-        let signals = Signals { stop: CancellationToken::new(), hurry: CancellationToken::new() };
+        let signals =
+            Signals { first: Arc::default(), stop: CancellationToken::new(), hurry: CancellationToken::new() };
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         let told = signals.clone();
         tokio::spawn(async move {
             for token in [&told.stop, &told.hurry] {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                }
+                let name = tokio::select! {
+                    _ = interrupt.recv() => "SIGINT",
+                    _ = terminate.recv() => "SIGTERM",
+                };
+                let _ = told.first.set(name);
                 token.cancel();
             }
         });
         Ok(signals)
+    }
+
+    /// Waits for the first signal, and names it.
+    pub(crate) async fn stopped(&self) -> &'static str {
+        self.stop.cancelled().await;
+        self.first.get().copied().unwrap_or("a signal")
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use patra_core::port::{Clock, Credentials, Queries, Store};
+use patra_core::port::{Clock, Credentials, Queries, Sources, Store};
 use patra_engine::gate::Gate;
 use patra_store_postgres::PostgresStore;
 use patra_store_sqlite::{OpenError, SqliteStore};
@@ -45,6 +45,11 @@ pub(crate) async fn open_to_read(global: &Global) -> Result<Arc<dyn Queries>, Er
 pub(crate) struct Looking {
     pub(crate) queries: Arc<dyn Queries>,
     pub(crate) credentials: Arc<dyn Credentials>,
+    pub(crate) sources: Arc<dyn Sources>,
+}
+
+pub(crate) async fn open_sources(global: &Global) -> Result<Arc<dyn Sources>, Error> {
+    Ok(open_to_look(global).await?.sources)
 }
 
 /// The same, credentials included.
@@ -53,13 +58,13 @@ pub(crate) async fn open_to_look(global: &Global) -> Result<Looking, Error> {
         let store =
             PostgresStore::open(patra_store_postgres::Options::new(url)).await.map_err(|error| postgres(&error))?;
         let store = Arc::new(store);
-        return Ok(Looking { queries: Arc::clone(&store) as Arc<dyn Queries>, credentials: store });
+        return Ok(Looking { queries: Arc::clone(&store) as _, credentials: Arc::clone(&store) as _, sources: store });
     }
     let options = sqlite_options(global);
     let reader = tokio::task::spawn_blocking(move || SqliteStore::open_read_only(&options)).await;
     let reader = reader.map_err(|error| Error::unexpected(error.to_string()))?.map_err(|error| sqlite(&error))?;
     let reader = Arc::new(reader);
-    Ok(Looking { queries: Arc::clone(&reader) as Arc<dyn Queries>, credentials: reader })
+    Ok(Looking { queries: Arc::clone(&reader) as _, credentials: Arc::clone(&reader) as _, sources: reader })
 }
 
 /// The gate that all processes on a PostgreSQL share, for commands that send a few requests beside them. An embedded database

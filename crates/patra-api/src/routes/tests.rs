@@ -41,7 +41,7 @@ impl Door {
         let clock = Arc::new(ManualClock::new(patra_core::Ts::from_secs(1_000)));
         let store = Arc::new(SharedMem::new(clock.clone()));
         let (vault, make_vault) = (VaultCell::default(), Arc::new(|| Ok(vault())));
-        Door { api: Api { store, clock, nudge: Arc::new(|| {}), vault, make_vault, live: None } }
+        Door { api: Api { store, clock, nudge: Arc::new(|| {}), vault, make_vault, live: None, public_read: false } }
     }
 
     async fn key(&self, scope: Scope) -> String {

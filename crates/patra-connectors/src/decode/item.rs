@@ -23,7 +23,8 @@ pub(super) struct Items {
     ids: Vec<(usize, String)>,
     separator: char,
     updated_at: Option<usize>,
-    /// Records have no time of their own: theirs is that of the window that they were found in (ING-4.4-16).
+    /// Records need no time of their own: theirs is then that of the window that they were found in (ING-4.4-16), and for
+    /// what is polled, the beginning of all times.
     undated: bool,
     updated_at_path: String,
     time_format: TimeFormat,
@@ -48,7 +49,7 @@ impl Items {
         Ok(Items {
             filter: filter.collect::<Result<_, _>>()?,
             updated_at: paths.maybe(response.updated_at_path.as_deref())?,
-            undated: spec.window.monotonic && response.updated_at_path.is_none(),
+            undated: spec.polled || (spec.window.monotonic && response.updated_at_path.is_none()),
             updated_at_path: response.updated_at_path.clone().unwrap_or_default(),
             version: paths.maybe(response.version_path.as_deref())?,
             fields: Fields::new(mapping, &mut paths)?,

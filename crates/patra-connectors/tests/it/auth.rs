@@ -341,7 +341,8 @@ fn tokens_are_read_with_their_end_and_the_next_refresh_token() {
 fn a_refused_token_is_final_and_tells_nothing_of_what_was_sent() {
     let auth = OAUTH2.replace("GRANT", "refresh_token");
     let refused = |status: u16, body: &str| {
-        let response = Response { status, headers: Vec::new(), body: Bytes::copy_from_slice(body.as_bytes()) };
+        let response =
+            Response { status, headers: Vec::new(), body: Bytes::copy_from_slice(body.as_bytes()), redirected: None };
         read_token(&auth, response, None).unwrap_err()
     };
     let fault = refused(400, r#"{"error":"invalid_grant","error_description":"canary is used"}"#);

@@ -64,7 +64,7 @@ fn request(pager: &Pager, position: &Position) -> Request {
 
 fn answer(headers: &[(&str, &str)], body: &str) -> Response {
     let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Response { status: 200, headers, body: Bytes::copy_from_slice(body.as_bytes()) }
+    Response { status: 200, headers, body: Bytes::copy_from_slice(body.as_bytes()), redirected: None }
 }
 
 fn read_at(pager: &Pager, position: &Position, response: Response) -> Result<Box<Page>, Box<Refusal>> {

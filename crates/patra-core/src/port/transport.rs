@@ -99,6 +99,15 @@ pub struct Response {
     pub headers: Vec<(String, String)>,
     /// Decompressed, never longer than `Limits::max_body`.
     pub body: Bytes,
+    pub redirected: Option<Redirected>,
+}
+
+/// Where an answer was found when it was not where it was asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Redirected {
+    pub url: String,
+    /// As far as the redirects said that it has moved there for good (301, 308), up to the first that did not.
+    pub moved_to: Option<String>,
 }
 
 impl Response {
@@ -182,7 +191,7 @@ mod tests {
             assert!(!text.contains("canary"), "{text}");
         }
         let headers = vec![("set-cookie".to_owned(), "canary".to_owned())];
-        let response = Response { status: 200, headers, body: Bytes::from_static(b"canary") };
+        let response = Response { status: 200, headers, body: Bytes::from_static(b"canary"), redirected: None };
         let text = format!("{response:?}");
         assert_eq!(text, r#"Response { status: 200, headers: ["set-cookie"], body_bytes: 6 }"#);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::id::{Fence, TaskId};
 use crate::rng::Rng;
 use crate::time::Ts;
-use crate::tx::{Claim, Claimed, Inventory, Lease, LeaseRef, Renew, Renewed, TxError};
+use crate::tx::{Claim, ClaimPolls, Claimed, Inventory, Lease, LeaseRef, Renew, Renewed, TxError};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -17,11 +17,19 @@ pub struct Options {
     pub lease: Duration,
     /// How long to wait after a claim that found nothing.
     pub idle_poll: Duration,
+    /// Claims polls, at most so many of one host over all processes; otherwise all that is no poll.
+    pub polls_per_host: Option<u32>,
 }
 
 impl Options {
     pub fn new(owner: impl Into<String>) -> Options {
-        Options { owner: owner.into(), capacity: 4, lease: Duration::from_secs(60), idle_poll: Duration::from_secs(1) }
+        Options {
+            owner: owner.into(),
+            capacity: 4,
+            lease: Duration::from_secs(60),
+            idle_poll: Duration::from_secs(1),
+            polls_per_host: None,
+        }
     }
 }
 
@@ -29,6 +37,7 @@ impl Options {
 #[derive(Clone, Debug)]
 pub enum Want {
     Claim(Claim),
+    ClaimPolls(ClaimPolls),
     Renew(Renew),
     /// Begin a run for this lease.
     Start(Box<Lease>),
@@ -91,7 +100,10 @@ impl Executor {
             self.claiming = true;
             let (owner, lease) = (self.options.owner.clone(), self.options.lease);
             let upside_down = self.turns % LAST_FIRST_EVERY == LAST_FIRST_EVERY - 1;
-            wants.push(Want::Claim(Claim { owner, limit: free, lease, caps: self.caps.clone(), upside_down }));
+            wants.push(match self.options.polls_per_host {
+                None => Want::Claim(Claim { owner, limit: free, lease, caps: self.caps.clone(), upside_down }),
+                Some(per_host) => Want::ClaimPolls(ClaimPolls { owner, limit: free, lease, per_host }),
+            });
         }
         if !self.renewing && !self.held.is_empty() && now >= self.next_renew {
             self.renewing = true;

@@ -11,10 +11,12 @@
 //! ```
 
 mod details;
+mod ended;
 mod fuse;
 mod order;
 mod page;
 mod place;
+mod poll;
 mod reader;
 mod refused;
 mod split;
@@ -44,8 +46,10 @@ use crate::tx::{
 use crate::window::Window;
 
 pub use details::Details;
+pub use ended::{Ended, Outcome};
 pub use order::Order;
 pub use page::{Evidence, Left, Page, Refusal};
+use poll::Polling;
 pub use reader::Fetch;
 use reader::Reader;
 use refused::give_back;
@@ -130,29 +134,6 @@ pub enum Got {
     },
 }
 
-/// How it went.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Ended {
-    pub outcome: Outcome,
-    pub stats: RunStats,
-    /// Where the cursor was moved to by this run.
-    pub cursor: Option<Mark>,
-}
-
-#[derive(Clone, PartialEq, Debug)]
-pub enum Outcome {
-    /// The run is closed and the task in this state. The error says why, where there is one.
-    Closed(TaskStatus, Option<Fault>),
-    /// Narrower windows, so many, have taken the place of the task.
-    Split(usize),
-    /// The plan was cancelled before the run began.
-    Cancelled,
-    /// The lease was lost; nothing was written after that.
-    Lost,
-    /// The store refused to open or close the run: a bug or a damaged database. The sweep takes the task back.
-    Stuck(TxError),
-}
-
 #[derive(Debug)]
 pub struct Run {
     lease: Lease,
@@ -171,6 +152,7 @@ pub struct Run {
     stopping: Option<&'static str>,
     cursor: Option<Mark>,
     bounds: Bounds,
+    polling: Polling,
     advice: Advice,
     /// When the reading began.
     began: Ts,
@@ -206,6 +188,7 @@ impl Run {
         let bounds = Bounds::of_task(&lease.params).unwrap_or_default();
         Run {
             bounds,
+            polling: Polling::default(),
             advice: Advice::default(),
             began: Ts::MAX,
             lease,
@@ -289,8 +272,9 @@ impl Run {
 
     fn on_answer(&mut self, answer: Result<Done, TxError>, wants: &mut Vec<Want>) {
         match (&mut self.stage, answer) {
-            (Stage::Starting, Ok(Done::StartRun(RunStarted::Go { run, snapshot_hash, resume, .. }))) => {
+            (Stage::Starting, Ok(Done::StartRun(RunStarted::Go { run, snapshot_hash, resume, known, .. }))) => {
                 self.run = Some(run);
+                self.polling.known = known;
                 self.stage = Stage::Preparing { resume };
                 wants.push(Want::Prepare { snapshot_hash });
             }
@@ -316,7 +300,10 @@ impl Run {
                     end => Outcome::Closed(done.task_status, end.error().cloned()),
                 };
                 // A done part may lead the cursor on as well as a whole window.
-                if done.task_status == TaskStatus::Succeeded || end.done.is_some() && done.task_status.is_final() {
+                if self.lease.source.is_some() {
+                    self.finish(outcome, wants);
+                } else if done.task_status == TaskStatus::Succeeded || end.done.is_some() && done.task_status.is_final()
+                {
                     self.advance(outcome, wants);
                 } else {
                     self.finish(outcome, wants);
@@ -377,7 +364,7 @@ impl Run {
     fn readable(&self, policy: Arc<Policy>) -> Result<Arc<Policy>, Fault> {
         let damaged = match Bounds::of_task(&self.lease.params) {
             Err(error) => Some(error.to_string()),
-            Ok(bounds) if bounds.ids.is_none() && self.lease.window.is_none() => {
+            Ok(bounds) if bounds.ids.is_none() && self.lease.window.is_none() && self.lease.source.is_none() => {
                 Some("no window and no ids".to_owned())
             }
             Ok(bounds) if bounds.ids.is_some() && policy.details.is_none() => Some("ids without details".to_owned()),
@@ -424,6 +411,7 @@ impl Run {
         if let RunEnd::Split { error, .. } = &verdict.end {
             self.stats.remarks = format!("online-reslice: {}", error.message);
         }
+        let poll = self.poll_end(&verdict);
         let end = Arc::new(EndRun {
             hold: fuse::hold(&self.lease, &verdict),
             done: self.done(&verdict),
@@ -433,7 +421,8 @@ impl Run {
             end: verdict.end,
             stats: self.stats.clone(),
             failure: verdict.failure,
-            max_attempts: self.options.max_attempts,
+            max_attempts: if poll.is_some() { poll::MAX_ATTEMPTS } else { self.options.max_attempts },
+            poll,
         });
         self.stage = Stage::Ending(Arc::clone(&end));
         self.send(end.into(), wants);

@@ -9,11 +9,13 @@ use serde::{Deserialize, Serialize};
 use super::control::Hold;
 use super::plan::NewSlice;
 use super::refresh::Checked;
+use super::source::PollEnd;
 use super::task::{LeaseRef, Lineage};
 use crate::error::Fault;
-use crate::id::{BatchId, RunId};
+use crate::id::{BatchId, RunId, SourceId};
 use crate::paging::Position;
 use crate::record::{Marked, Record, Rejected, Stream};
+use crate::source::Validators;
 use crate::state::TaskStatus;
 use crate::time::Ts;
 use crate::window::Window;
@@ -31,7 +33,14 @@ pub struct StartRun {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RunStarted {
-    Go { run: RunId, attempt_no: i64, snapshot_hash: String, resume: Option<Resume> },
+    Go {
+        run: RunId,
+        attempt_no: i64,
+        snapshot_hash: String,
+        resume: Option<Resume>,
+        /// What the source of a poll is known by, see [`Validators`].
+        known: Option<Box<Validators>>,
+    },
     Cancelled,
 }
 
@@ -76,6 +85,8 @@ pub struct CommitBatch {
     pub next: Option<Position>,
     pub page_size: u32,
     pub stream: Arc<Stream>,
+    /// The source that a poll found the records in: each of them, stored now or before, becomes one of its items.
+    pub source: Option<SourceId>,
     /// One per key, sorted by key.
     pub records: Vec<Record>,
     pub rejected: Vec<Rejected>,
@@ -234,6 +245,8 @@ pub struct EndRun {
     pub hold: Option<Hold>,
     /// A counted requeue at or above this many attempts fails the task.
     pub max_attempts: u32,
+    /// Of a poll.
+    pub poll: Option<PollEnd>,
 }
 
 /// How a run ends, and what becomes of its task. Lease columns are cleared in every case.

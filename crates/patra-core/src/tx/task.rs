@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::id::{CredentialId, CursorId, Fence, InstanceId, PlanId, SliceId, TaskId};
+use crate::id::{CredentialId, CursorId, Fence, InstanceId, PlanId, SliceId, SourceId, TaskId};
 use crate::state::Operation;
 use crate::time::Ts;
 use crate::window::Window;
@@ -12,7 +12,7 @@ use super::plan::Inventory;
 /// Leases up to `limit` tasks. Each becomes DISPATCHED under `owner` until now + `lease`; its fence and its attempts rise by
 /// one. The attempt is counted here, not when it fails, so that a task which kills its process is counted too.
 ///
-/// A task may be leased when it is QUEUED, its `scheduled_at` has come, no PAUSE or BREAK holds it (see
+/// Polls are not among them, see [`ClaimPolls`](super::ClaimPolls). A task may be leased when it is QUEUED, its `scheduled_at` has come, no PAUSE or BREAK holds it (see
 /// [`Hold`](super::Hold)) and its partition (provenance, endpoint, operation) has room. Its turn says so: how many tasks of
 /// the partition are DISPATCHED or EXECUTING, whoever holds them, plus how many of those that could be leased too stand
 /// before it, by `priority, scheduled_at, id`. The turn must be less than its own `c_max`, and less than the partition's entry
@@ -58,6 +58,8 @@ pub struct Lease {
     pub params: String,
     /// The credential that the task was planned with (G-15).
     pub credential: Option<CredentialId>,
+    /// It is a poll of this source.
+    pub source: Option<SourceId>,
 }
 
 /// Where a task comes from.

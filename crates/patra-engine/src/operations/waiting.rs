@@ -87,21 +87,21 @@ mod tests {
     }
 
     fn view() -> GateView {
-        patra_core::gate::State::default().view(at(0))
+        patra_core::gate::State::new(patra_core::gate::Limits::default(), at(0)).view(at(0))
     }
 
-    fn standing(remaining: u64) -> Option<Standing> {
-        Some(Standing { limit: 100, remaining, soft: remaining <= 10, frees_at: Some(at(70)) })
+    fn standing(remaining: u64) -> Standing {
+        Standing { limit: 100, remaining, soft: remaining <= 10, frees_at: Some(at(70)) }
     }
 
     #[test]
     fn a_key_that_lets_nothing_out_says_why_and_until_when() {
         let told = |view: &GateView| closed(view, at(10)).map(|wait| (wait.why, wait.until));
         assert_eq!(told(&view()), None);
-        assert_eq!(told(&GateView { hourly: standing(50), ..view() }), None);
-        let (why, until) = told(&GateView { hourly: standing(0), ..view() }).expect("a reason");
+        assert_eq!(told(&GateView { hourly: Some(standing(50)), ..view() }), None);
+        let (why, until) = told(&GateView { hourly: Some(standing(0)), ..view() }).expect("a reason");
         assert_eq!((&*why, until), ("the quota of 100 requests an hour is used up", Some(at(70))));
-        let (why, _) = told(&GateView { daily: standing(7), ..view() }).expect("a reason");
+        let (why, _) = told(&GateView { daily: Some(standing(7)), ..view() }).expect("a reason");
         assert!(why.contains("only 7 are left"), "{why}");
         let silent = GateView { cooldown_until: Some(at(30)), ..view() };
         assert_eq!(told(&silent).map(|(_, until)| until), Some(Some(at(30))));

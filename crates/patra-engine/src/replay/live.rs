@@ -63,7 +63,7 @@ impl Live {
             }
             Err(Refused { fault, retry_after }) => {
                 let (throttled, evidence) = (retry_after.is_some(), exchange.evidence(latency));
-                Err(Box::new(Refusal { fault, throttled, retry_after, evidence }))
+                Err(Box::new(Refusal { fault, throttled, retry_after, evidence, offline: false }))
             }
         })
     }

@@ -8,10 +8,11 @@ use patra_core::port::credential::Ask;
 use patra_core::port::query::{
     Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
 };
-use patra_core::port::{Boxed, Commands, Credentials, Queries, Store};
+use patra_core::port::source::{Collecting, Due, ItemFilter, ItemStats, RawItem, Source, SourceFilter};
+use patra_core::port::{Boxed, Commands, Credentials, Queries, Sources, Store};
 use patra_core::record::{Candidate, Stream};
 use patra_core::registry::DictType;
-use patra_core::tx::{Done, IdRange, Tx, TxError, Wanted};
+use patra_core::tx::{Done, IdRange, Tx, TxError, TypeRow, Wanted};
 
 /// Reads as the store behind it does.
 #[derive(Clone, Debug)]
@@ -45,6 +46,42 @@ impl Credentials for ReadOnly {
     fn credentials(&self, ask: Ask) -> Boxed<'_, Result<Vec<Credential>, TxError>> {
         self.credentials.credentials(ask)
     }
+}
+
+/// A replay is of one batch; it has no business with sources.
+impl Sources for ReadOnly {
+    fn due(&self, _limit: u32) -> Boxed<'_, Result<Due, TxError>> {
+        no_sources()
+    }
+
+    fn sources(&self, _ask: SourceFilter) -> Boxed<'_, Result<Vec<Source>, TxError>> {
+        no_sources()
+    }
+
+    fn source_types(&self) -> Boxed<'_, Result<Vec<TypeRow>, TxError>> {
+        no_sources()
+    }
+
+    fn settings(&self) -> Boxed<'_, Result<Vec<(String, String)>, TxError>> {
+        no_sources()
+    }
+
+    fn raw_items(&self, _ask: ItemFilter) -> Boxed<'_, Result<Vec<RawItem>, TxError>> {
+        no_sources()
+    }
+
+    fn raw_item_stats(&self, _project_key: &str) -> Boxed<'_, Result<Vec<ItemStats>, TxError>> {
+        no_sources()
+    }
+
+    fn collecting(&self, _project_key: &str) -> Boxed<'_, Result<Collecting, TxError>> {
+        no_sources()
+    }
+}
+
+fn no_sources<T: Send + 'static>() -> Boxed<'static, Result<T, TxError>> {
+    let refused = TxError::Refused("a replay looks at no sources".to_owned());
+    Box::pin(std::future::ready(Err(refused)))
 }
 
 impl Queries for ReadOnly {

@@ -65,7 +65,7 @@ impl Transport for FarSide {
             tokio::time::sleep(self.latency).await;
             let mut state = self.state.lock().unwrap();
             let (status, body) = if token { state.refresh(&request) } else { state.serve(&request) };
-            Ok(Response { status, headers: Vec::new(), body: Bytes::from(body) })
+            Ok(Response { status, headers: Vec::new(), body: Bytes::from(body), redirected: None })
         })
     }
 }

@@ -70,7 +70,12 @@ impl Transport for Far {
         self.urls.lock().unwrap().push(request.url.clone());
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(5)).await;
-            Ok(Response { status: 200, headers: Vec::new(), body: Bytes::from(Far::answer(&request.url)) })
+            Ok(Response {
+                status: 200,
+                headers: Vec::new(),
+                body: Bytes::from(Far::answer(&request.url)),
+                redirected: None,
+            })
         })
     }
 }

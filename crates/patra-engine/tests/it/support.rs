@@ -12,13 +12,14 @@ use patra_core::port::credential::Ask;
 use patra_core::port::query::{
     Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
 };
+use patra_core::port::source::{Collecting, Due, ItemFilter, ItemStats, RawItem, Source, SourceFilter};
 use patra_core::port::transport::{Error, Request, Response};
-use patra_core::port::{Boxed, Clock, Commands, CommandsExt, Credentials, Queries, Store, Transport};
+use patra_core::port::{Boxed, Clock, Commands, CommandsExt, Credentials, Queries, Sources, Store, Transport};
 use patra_core::record::{Candidate, Stream};
 use patra_core::registry::DictType;
 use patra_core::rng::Rng;
 use patra_core::state::{Operation, TriggerType};
-use patra_core::tx::{Done, Fire, IdRange, Tx, TxError, Wanted};
+use patra_core::tx::{Done, Fire, IdRange, Tx, TxError, TypeRow, Wanted};
 use patra_core::{PlanId, RunId, Ts};
 use patra_engine::gate::Gate;
 use patra_engine::{Engine, Options, Ports, Role};
@@ -226,7 +227,7 @@ impl Transport for FarSide {
             assert!(!self.panics, "a far side that kills whoever asks");
             tokio::time::sleep(self.latency).await;
             let (status, body) = self.answer(&request.url, number);
-            Ok(Response { status, headers: Vec::new(), body: Bytes::from(body) })
+            Ok(Response { status, headers: Vec::new(), body: Bytes::from(body), redirected: None })
         })
     }
 }
@@ -366,5 +367,29 @@ impl Queries for Flaky {
 impl Credentials for Flaky {
     fn credentials(&self, ask: Ask) -> Boxed<'_, Result<Vec<Credential>, TxError>> {
         self.store.credentials(ask)
+    }
+}
+
+impl Sources for Flaky {
+    fn due(&self, limit: u32) -> Boxed<'_, Result<Due, TxError>> {
+        self.store.due(limit)
+    }
+    fn sources(&self, ask: SourceFilter) -> Boxed<'_, Result<Vec<Source>, TxError>> {
+        self.store.sources(ask)
+    }
+    fn source_types(&self) -> Boxed<'_, Result<Vec<TypeRow>, TxError>> {
+        self.store.source_types()
+    }
+    fn settings(&self) -> Boxed<'_, Result<Vec<(String, String)>, TxError>> {
+        self.store.settings()
+    }
+    fn raw_items(&self, ask: ItemFilter) -> Boxed<'_, Result<Vec<RawItem>, TxError>> {
+        self.store.raw_items(ask)
+    }
+    fn raw_item_stats(&self, project_key: &str) -> Boxed<'_, Result<Vec<ItemStats>, TxError>> {
+        self.store.raw_item_stats(project_key)
+    }
+    fn collecting(&self, project_key: &str) -> Boxed<'_, Result<Collecting, TxError>> {
+        self.store.collecting(project_key)
     }
 }

@@ -43,6 +43,10 @@ impl Check<'_> {
             }
             return;
         }
+        // Whatever is there is taken, as it is now.
+        if endpoint.polled == Some(true) {
+            return;
+        }
         // Records come from the detail endpoint where there is one, and their times with them.
         let (source, records) = detail.unwrap_or((name, endpoint));
         let monotonic = endpoint.window.as_ref().is_some_and(|window| window.monotonic == Some(true));

@@ -102,6 +102,9 @@ impl Check<'_> {
 
     fn hosts(&mut self, path: &str, paging: &Pagination) {
         for (at, host) in paging.allow_hosts.iter().enumerate() {
+            if host == "*" {
+                continue;
+            }
             let read = url::Url::parse(&format!("https://{host}/"));
             let bare = read.is_ok_and(|url| url.path() == "/" && url.username().is_empty() && url.query().is_none());
             if host.is_empty() || !bare || host.contains(['/', '@', '?', '#', '\\']) {

@@ -8,7 +8,7 @@ use url::Url;
 use super::Check;
 use crate::expr::Template;
 use crate::manifest::{Body, Endpoint, Http, RequestParam};
-use crate::words::Method;
+use crate::words::{AuthType, Method};
 
 /// No wait for the far side is longer (ING-4.2-08, C-44).
 pub(super) const MAX_TIMEOUT: Duration = Duration::from_secs(120);
@@ -126,7 +126,9 @@ impl Check<'_> {
     }
 
     pub(super) fn request(&mut self, path: &str, endpoint: &Endpoint) {
-        if endpoint.http.base_url.is_none() {
+        if let Some(param) = &endpoint.http.url_param {
+            self.url_param(path, endpoint, param);
+        } else if endpoint.http.base_url.is_none() {
             let hint = "for example base_url: https://api.example.org";
             self.report_with(&format!("{path}.http.base_url"), "`base_url` is missing", hint);
         }
@@ -143,6 +145,23 @@ impl Check<'_> {
         }
         if endpoint.query.contains_key("") {
             self.report(&format!("{path}.query."), "a parameter has no name");
+        }
+    }
+
+    /// The whole URL comes from a source: no credential goes where anybody points.
+    fn url_param(&mut self, path: &str, endpoint: &Endpoint, param: &str) {
+        let at = format!("{path}.http.url_param");
+        if !endpoint.params.contains_key(param) {
+            let message = format!("there is no param {}", crate::problem::quote(param));
+            self.report_with(&at, message, format!("declare it: params: {{ {param}: {{}} }}"));
+        }
+        if endpoint.polled != Some(true) {
+            self.report_with(&at, "`url_param` is for endpoints that sources poll", "set `polled: true`");
+        }
+        let credentials =
+            endpoint.auth.as_ref().is_some_and(|auth| auth.r#type.is_some_and(|kind| kind != AuthType::None));
+        if credentials {
+            self.report(&at, "a URL that a source names is given no credential: remove `auth` or `url_param`");
         }
     }
 

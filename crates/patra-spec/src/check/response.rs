@@ -84,6 +84,7 @@ impl Check<'_> {
         for (key, there, fits) in [
             ("csv", response.csv.is_some(), format == Format::Csv),
             ("xml", response.xml.is_some(), format == Format::Xml),
+            ("html", response.html.is_some(), format == Format::Html),
         ] {
             if there && !fits {
                 let message = format!("`{key}` has no meaning with {} answers", format.as_str());
@@ -92,6 +93,8 @@ impl Check<'_> {
         }
         match format {
             Format::Json => {}
+            Format::Feed | Format::Page => {}
+            Format::Html => self.html(path, response),
             Format::Xml => self.elements(path, response),
             Format::Csv => self.rows(path, endpoint),
         }
@@ -108,6 +111,17 @@ impl Check<'_> {
                 "for XML, `items_path` names elements from the root on",
                 hint,
             );
+        }
+    }
+
+    fn html(&mut self, path: &str, response: &Response) {
+        let html = response.html.clone().unwrap_or_default();
+        if html.rows.as_deref().unwrap_or_default().trim().is_empty() {
+            let hint = "for example html: { rows: \"article.row\", fields: { url: \"a @href\" } }";
+            self.report_with(&format!("{path}.html.rows"), "`rows` is missing: the selector of a row", hint);
+        }
+        if html.fields.is_empty() {
+            self.report(&format!("{path}.html.fields"), "nothing is taken from the rows");
         }
     }
 

@@ -46,6 +46,8 @@ pub(super) fn snapshot(manifest: &Manifest, name: &str, endpoint: &Endpoint, ope
         response: response(endpoint),
         mapping: mapping(endpoint),
         kind: endpoint.kind.unwrap_or_default(),
+        polled: endpoint.polled.unwrap_or(false),
+        dedup_scope: endpoint.record.dedup_scope.unwrap_or_default(),
         spec_fingerprint: String::new(),
     }
 }
@@ -56,6 +58,7 @@ fn http(endpoint: &Endpoint) -> Http {
     Http {
         method: http.method.unwrap_or_default(),
         base_url: http.base_url.unwrap_or_default(),
+        url_param: http.url_param,
         path_template: http.path.unwrap_or_default(),
         headers_template: templates(http.headers),
         query_template: templates(endpoint.query.clone()),
@@ -110,7 +113,7 @@ fn window(endpoint: &Endpoint) -> Window {
     let (window, platform) = (endpoint.window.clone().unwrap_or_default(), Window::default());
     // Where the far side does not filter, we do.
     let filters = window.supports_updated_since == Some(true);
-    let out_of_range = if filters { OutOfRange::Keep } else { OutOfRange::Skip };
+    let out_of_range = if filters || endpoint.polled == Some(true) { OutOfRange::Keep } else { OutOfRange::Skip };
     Window {
         supports_updated_since: window.supports_updated_since.unwrap_or(false),
         watermark_key: window.watermark_key,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::Condition;
-use crate::words::{FieldType, OnError};
+use crate::words::{DedupScope, FieldType, OnError};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -19,6 +19,9 @@ pub struct Record {
     /// Members that the stored payload goes without.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<String>,
+    /// Within what ids are unique.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dedup_scope: Option<DedupScope>,
 }
 
 /// A mapped field. Written as a path alone, it is taken as it came.

@@ -19,6 +19,8 @@ pub struct Response {
     pub csv: Option<Csv>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xml: Option<Xml>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub html: Option<Html>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<ErrorRule>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,6 +76,22 @@ pub struct Xml {
     /// Elements of which only the text counts, whatever markup stands in it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub texts: Vec<String>,
+}
+
+/// How the rows of a page are found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Html {
+    /// A CSS selector: each element that it finds is a row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows: Option<String>,
+    /// Member of the row to where it stands: a CSS selector below the row, behind `@` the attribute that is taken in the
+    /// place of the text, and `[]` at the end where all that it finds are wanted.
+    #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub fields: std::collections::BTreeMap<String, String>,
+    /// A text on the page that says that there are none; without it a page without rows is an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub empty_text: Option<String>,
 }
 
 /// An error that hides in an answer of status 200.

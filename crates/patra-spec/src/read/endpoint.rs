@@ -38,6 +38,7 @@ fn endpoint(reader: &mut Reader, path: &str, node: &Node) -> Option<Endpoint> {
         role: reader.get(s, "role", Reader::word),
         kind: reader.get(s, "kind", Reader::word),
         description: reader.get(s, "description", Reader::text),
+        polled: reader.get(s, "polled", Reader::flag),
         method: reader.get(s, "method", Reader::word),
         path: reader.get(s, "path", Reader::text),
         items_path: reader.get(s, "items_path", Reader::text),
@@ -87,6 +88,7 @@ fn http(reader: &mut Reader, path: &str, node: &Node) -> Option<Http> {
     let s = &mut section;
     let http = Http {
         base_url: reader.get(s, "base_url", Reader::text),
+        url_param: reader.get(s, "url_param", Reader::text),
         path: reader.get(s, "path", Reader::text),
         method: reader.get(s, "method", Reader::word),
         headers: reader.get(s, "headers", request_params).unwrap_or_default(),

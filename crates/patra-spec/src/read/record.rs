@@ -14,6 +14,7 @@ pub(super) fn record(reader: &mut Reader, path: &str, node: &Node) -> Option<Rec
         filter: reader.get(s, "filter", filter).unwrap_or_default(),
         add: reader.get(s, "add", add).unwrap_or_default(),
         remove: reader.get(s, "remove", remove).unwrap_or_default(),
+        dedup_scope: reader.get(s, "dedup_scope", Reader::word),
     };
     reader.close(&section);
     Some(record)

@@ -1,9 +1,11 @@
 //! The `response` section.
 
+use std::collections::BTreeMap;
+
 use patra_core::{Code, Level};
 
 use super::reader::{Reader, Section};
-use crate::manifest::{Condition, Csv, ErrorRule, Paths, Response, Xml};
+use crate::manifest::{Condition, Csv, ErrorRule, Html, Paths, Response, Xml};
 use crate::yaml::{Data, Node};
 
 pub(super) fn response(reader: &mut Reader, path: &str, node: &Node) -> Option<Response> {
@@ -14,6 +16,7 @@ pub(super) fn response(reader: &mut Reader, path: &str, node: &Node) -> Option<R
         lenient: reader.get(s, "lenient", Reader::flag),
         csv: reader.get(s, "csv", csv),
         xml: reader.get(s, "xml", xml),
+        html: reader.get(s, "html", html),
         errors: reader.get(s, "errors", errors).unwrap_or_default(),
         items_path: reader.get(s, "items_path", Reader::text),
         id_path: reader.get(s, "id_path", paths),
@@ -73,6 +76,30 @@ fn xml(reader: &mut Reader, path: &str, node: &Node) -> Option<Xml> {
     };
     reader.close(&section);
     Some(xml)
+}
+
+fn html(reader: &mut Reader, path: &str, node: &Node) -> Option<Html> {
+    let mut section = reader.section(path, node)?;
+    let s = &mut section;
+    let html = Html {
+        rows: reader.get(s, "rows", Reader::text),
+        fields: reader.get(s, "fields", selectors).unwrap_or_default(),
+        empty_text: reader.get(s, "empty_text", Reader::text),
+    };
+    reader.close(&section);
+    Some(html)
+}
+
+fn selectors(reader: &mut Reader, path: &str, node: &Node) -> Option<BTreeMap<String, String>> {
+    let section = reader.section(path, node)?;
+    let mut selectors = BTreeMap::new();
+    for entry in section.entries {
+        let path = reader.enter(path, &entry.key, entry);
+        if let Some(selector) = reader.text(&path, &entry.value) {
+            selectors.insert(entry.key.clone(), selector);
+        }
+    }
+    Some(selectors)
 }
 
 fn errors(reader: &mut Reader, path: &str, node: &Node) -> Option<Vec<ErrorRule>> {

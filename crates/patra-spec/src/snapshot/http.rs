@@ -11,6 +11,9 @@ use crate::words::Method;
 pub struct Http {
     pub method: Method,
     pub base_url: String,
+    /// The param that holds the whole URL, in the place of base URL and path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url_param: Option<String>,
     pub path_template: String,
     pub headers_template: BTreeMap<String, String>,
     pub query_template: BTreeMap<String, String>,
@@ -42,6 +45,7 @@ impl Default for Http {
         Http {
             method: Method::Get,
             base_url: String::new(),
+            url_param: None,
             path_template: String::new(),
             headers_template: BTreeMap::new(),
             query_template: BTreeMap::new(),

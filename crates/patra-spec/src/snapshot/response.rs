@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use patra_core::{Code, Level};
 
-use crate::manifest::{Csv, Paths, Xml};
+use crate::manifest::{Csv, Html, Paths, Xml};
 use crate::words::{FieldType, Format, OnError, ParamLocation};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -17,6 +17,8 @@ pub struct Response {
     pub csv: Option<Csv>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xml: Option<Xml>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub html: Option<Html>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<ErrorRule>,
     pub items_path: String,

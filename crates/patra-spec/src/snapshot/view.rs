@@ -10,6 +10,14 @@ use patra_core::{Ts, Window, gate, health, paging, retry};
 use super::{ASCENDING, DEFAULT_ORDER_BY, Snapshot};
 use crate::words::{OnMaxPage, OutOfRange, PagingType, RateScope};
 
+/// What the requests to a host count for, by some URL on it.
+pub fn host_key(url: &str) -> String {
+    let host = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let host = host.split(['/', '?', '#']).next().unwrap_or(host);
+    let host = host.rsplit('@').next().unwrap_or(host);
+    format!("host:{}", host.to_ascii_lowercase())
+}
+
 impl Snapshot {
     pub fn cut(&self) -> Cut {
         Cut { max_width: self.window.max_window.0, align: self.window.align }
@@ -65,11 +73,7 @@ impl Snapshot {
                 format!("credential:{}", self.auth.credential_ref)
             }
             RateScope::Credential => format!("credential:{source}"),
-            RateScope::Host => {
-                let base = &self.http.base_url;
-                let host = base.split_once("://").map_or(base.as_str(), |(_, rest)| rest);
-                format!("host:{}", host.split('/').next().unwrap_or(host).to_ascii_lowercase())
-            }
+            RateScope::Host => host_key(&self.http.base_url),
         }
     }
 

@@ -132,10 +132,10 @@ fn only_what_an_endpoint_does_can_be_overridden() {
 #[test]
 fn a_lowered_rate_holds_for_the_details_too() {
     let everything = manifest(EVERYTHING);
-    let overrides = Overrides::parse(["rate_limit.refill_rate_per_sec=0.5", "rate_limit.burst=1"]).unwrap();
+    let overrides = Overrides::parse(["rate_limit.refill_rate_per_sec=0.5", "rate_limit.burst=2"]).unwrap();
     let snapshot = compile_with(&everything, "search", Operation::Harvest, &overrides).unwrap().snapshot;
     let detail = &snapshot.two_phase.as_ref().unwrap().detail.rate_limit;
-    assert_eq!((detail.qps, detail.burst), (0.5, 1));
+    assert_eq!((detail.qps, detail.burst), (0.5, 2));
     let plain = compile(&everything, "search", Operation::Harvest).unwrap().snapshot;
     assert_eq!(plain.two_phase.unwrap().detail.rate_limit.qps, 2.5);
 }

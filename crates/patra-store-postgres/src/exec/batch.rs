@@ -7,7 +7,7 @@ use tokio_postgres::Statement;
 
 use super::candidate::{self, MARK};
 use super::ledger::{INSERT_PAGE, Ledger};
-use super::{NOW, count, moment, raw, signal};
+use super::{NOW, count, moment, poll, raw, signal};
 use crate::error::{Fail, refused};
 use crate::json::{JsonText, RawText};
 use crate::pool::{Session, pipeline};
@@ -48,9 +48,10 @@ WITH stored AS (
     source_version = excluded.source_version, content_hash = excluded.content_hash, fields = excluded.fields,
     payload = excluded.payload, run_id = excluded.run_id, batch_no = excluded.batch_no, stored_at = excluded.stored_at,
     mapping_generation = excluded.mapping_generation, refresh_checked_at = excluded.refresh_checked_at
-  WHERE (excluded.updated_at, excluded.source_version) > (item.updated_at, item.source_version)
-    OR ($16 AND (excluded.updated_at, excluded.source_version) = (item.updated_at, item.source_version)
-      AND (excluded.mapping_generation <> item.mapping_generation OR excluded.content_hash <> item.content_hash))
+  WHERE item.emptied_at IS NULL
+    AND ((excluded.updated_at, excluded.source_version) > (item.updated_at, item.source_version)
+      OR ($16 AND (excluded.updated_at, excluded.source_version) = (item.updated_at, item.source_version)
+        AND (excluded.mapping_generation <> item.mapping_generation OR excluded.content_hash <> item.content_hash)))
   RETURNING (xmax = 0) AS is_new, updated_at < $17 AS is_late, dedup_key
 )
 SELECT count(*) FILTER (WHERE is_new), count(*) FILTER (WHERE NOT is_new), count(*) FILTER (WHERE is_late),
@@ -66,8 +67,9 @@ pub(super) const STATEMENTS: &[&str] = &[LOCK, FIND, STORE_ITEMS, RESET_ATTEMPTS
 pub(super) async fn commit(session: &Session, op: &CommitBatch) -> Result<BatchCommitted, Fail> {
     let [lock, now, find, items, insert, marks, reset] =
         session.prepare([LOCK, NOW, FIND, STORE_ITEMS, INSERT_PAGE, MARK, RESET_ATTEMPTS]).await?;
-    let [lock_items, set_aside, resolve, check, keep] =
-        session.prepare([signal::LOCK_ITEMS, signal::SET_ASIDE, signal::RESOLVE, signal::CHECK, raw::INSERT]).await?;
+    let [lock_items, set_aside, resolve, check, keep, link] = session
+        .prepare([signal::LOCK_ITEMS, signal::SET_ASIDE, signal::RESOLVE, signal::CHECK, raw::INSERT, poll::LINK])
+        .await?;
     let (task, fence, run, stream) = (op.lease.task.0, op.lease.fence.0, op.run.0, &op.stream);
     let ((), leased, now, old) = pipeline!(
         session.begin(),
@@ -92,8 +94,9 @@ pub(super) async fn commit(session: &Session, op: &CommitBatch) -> Result<BatchC
     )?;
     let row = Ledger::of_page(op, &stats, now)?;
     // The COMMIT goes out with the statements before it: if one of them fails, the server turns it into a ROLLBACK.
-    let (row, (), (), (), (), (), _, ()) = pipeline!(
+    let (row, (), (), (), (), (), (), _, ()) = pipeline!(
         session.one(&insert, &row.params()),
+        poll::link(session, &link, op, now),
         signal::set_aside(session, &set_aside, op, now),
         signal::resolve(session, &resolve, op, &keys, now),
         signal::check(session, &check, op, now),

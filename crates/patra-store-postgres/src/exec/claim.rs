@@ -11,7 +11,7 @@
 mod lane;
 
 use patra_core::tx::{Claim, Claimed, Lease, Lineage};
-use patra_core::{CredentialId, CursorId, Fence, InstanceId, PlanId, SliceId, TaskId, Ts};
+use patra_core::{CredentialId, CursorId, Fence, InstanceId, PlanId, SliceId, SourceId, TaskId, Ts};
 use tokio_postgres::Row;
 
 use self::lane::{Chosen, Lane, choose, direction};
@@ -22,6 +22,16 @@ use crate::json::JsonText;
 use crate::pool::{Session, pipeline};
 use crate::time::{Time, window};
 
+/// What [`read_lease`] reads of row `c`, behind the moment.
+macro_rules! lease_columns {
+    () => {
+        "c.id, c.lease_epoch, c.leased_until, c.attempt_count, c.schedule_instance_id, c.plan_id, c.slice_id,
+  c.cursor_id, c.project_key, c.provenance_code, c.endpoint_name, c.operation_code, c.expr_hash, c.window_from,
+  c.window_to, c.params, c.credential_id, c.source_id"
+    };
+}
+pub(super) use lease_columns;
+
 /// The tasks of a lane whose time has come and that nothing holds, in their order.
 macro_rules! due_of_lane {
     () => {
@@ -29,8 +39,8 @@ macro_rules! due_of_lane {
             "
     SELECT t.scheduled_at, t.id
     FROM ing_task t
-    WHERE t.status_code = 'QUEUED' AND t.provenance_code = lane.provenance_code AND t.endpoint_name = lane.endpoint_name
-      AND t.operation_code = lane.operation_code AND t.c_max = lane.c_max
+    WHERE t.status_code = 'QUEUED' AND t.source_id IS NULL AND t.provenance_code = lane.provenance_code
+      AND t.endpoint_name = lane.endpoint_name AND t.operation_code = lane.operation_code AND t.c_max = lane.c_max
       AND coalesce(t.credential_id, 0) = lane.credential_id AND t.priority = lane.priority
       AND t.scheduled_at <= (SELECT now FROM moment)
       AND NOT EXISTS (SELECT 1 FROM holds WHERE ",
@@ -51,7 +61,7 @@ lanes AS (
   (SELECT provenance_code, endpoint_name, operation_code, c_max, coalesce(credential_id, 0) AS credential_id, priority,
      scheduled_at, id
    FROM ing_task
-   WHERE status_code = 'QUEUED'
+   WHERE status_code = 'QUEUED' AND source_id IS NULL
    ORDER BY provenance_code, endpoint_name, operation_code, c_max, coalesce(credential_id, 0), priority, scheduled_at, id
    LIMIT 1)
   UNION ALL
@@ -61,7 +71,7 @@ lanes AS (
     SELECT t.provenance_code, t.endpoint_name, t.operation_code, t.c_max, coalesce(t.credential_id, 0), t.priority,
       t.scheduled_at, t.id
     FROM ing_task t
-    WHERE t.status_code = 'QUEUED'
+    WHERE t.status_code = 'QUEUED' AND t.source_id IS NULL
       AND (t.provenance_code, t.endpoint_name, t.operation_code, t.c_max, coalesce(t.credential_id, 0), t.priority)
         > (lanes.provenance_code, lanes.endpoint_name, lanes.operation_code, lanes.c_max, lanes.credential_id,
            lanes.priority)
@@ -204,9 +214,9 @@ claimed AS (
   WHERE id = ANY (ARRAY(SELECT id FROM locked))
   RETURNING *
 )
-SELECT moment.now, c.id, c.lease_epoch, c.leased_until, c.attempt_count, c.schedule_instance_id, c.plan_id, c.slice_id,
-  c.cursor_id, c.project_key, c.provenance_code, c.endpoint_name, c.operation_code, c.expr_hash, c.window_from,
-  c.window_to, c.params, c.credential_id
+SELECT moment.now, ",
+    lease_columns!(),
+    "
 FROM moment LEFT JOIN (claimed c JOIN picked p ON p.id = c.id) ON true
 ORDER BY p.rank, p.turn, p.scheduled_at, p.id"
 );
@@ -292,7 +302,7 @@ async fn take(session: &Session, op: &Claim, chosen: &[Chosen<'_>], wait: bool) 
     Ok(Claimed { leases, now: now(&rows)? })
 }
 
-fn read_lease(row: &Row) -> Result<Lease, Fail> {
+pub(super) fn read_lease(row: &Row) -> Result<Lease, Fail> {
     Ok(Lease {
         task: TaskId(row.try_get(1)?),
         fence: Fence(row.try_get(2)?),
@@ -312,6 +322,7 @@ fn read_lease(row: &Row) -> Result<Lease, Fail> {
         window: window(row, 14)?,
         params: row.try_get::<_, JsonText>(16)?.0,
         credential: row.try_get::<_, Option<i64>>(17)?.map(CredentialId),
+        source: row.try_get::<_, Option<i64>>(18)?.map(SourceId),
     })
 }
 

@@ -62,7 +62,8 @@ SELECT clock_timestamp(), c.id, c.origin_instant, c.normalized_instant, c.normal
   (SELECT array_agg(window_from ORDER BY window_from, window_to) FROM covered),
   (SELECT array_agg(window_to ORDER BY window_from, window_to) FROM covered),
   (SELECT count(*) FROM ing_task
-   WHERE provenance_code = $1 AND endpoint_name = $2 AND operation_code = $3 AND status_code = 'QUEUED'),
+   WHERE provenance_code = $1 AND endpoint_name = $2 AND operation_code = $3 AND status_code = 'QUEUED'
+     AND source_id IS NULL),
   (SELECT t.ordinal FROM ing_task t
    WHERE t.cursor_id = c.id AND t.window_to IS NULL AND t.window_from IS NULL
    ORDER BY t.cursor_id DESC, t.window_to DESC, t.window_from DESC, t.ordinal DESC

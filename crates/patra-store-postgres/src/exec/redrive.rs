@@ -21,7 +21,8 @@ WHERE run_id = $1 AND batch_no = $2 AND kind_code = 'BATCH'
   AND body::jsonb ->> 'status_code' IN ('SUCCEEDED', 'SKIPPED')
 LIMIT 1";
 
-const LOCK_TASK: &str = "SELECT status_code, replaced = 1 FROM ing_task WHERE id = $1 FOR UPDATE";
+const LOCK_TASK: &str = "
+SELECT status_code, replaced = 1, source_id IS NOT NULL FROM ing_task WHERE id = $1 FOR UPDATE";
 
 const FIND: &str = "SELECT id FROM ing_task WHERE idempotent_key = $1";
 
@@ -89,6 +90,9 @@ async fn drive(session: &Session, op: &Redrive, task: TaskId) -> Result<Redriven
     let Some(old) = old else { return Ok(Redriven::NotFound) };
     if let Some(made) = made {
         return Ok(Redriven::Queued { task: TaskId(made.try_get(0)?), existed: true });
+    }
+    if old.try_get(2)? {
+        return Err(refused("the task is a poll: poll its source again"));
     }
     TaskView { status: old.try_get::<_, &str>(0)?.parse()?, replaced: old.try_get(1)? }.redrivable()?;
     let (_, plan, now) =

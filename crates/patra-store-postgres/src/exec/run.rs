@@ -11,15 +11,16 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 
 use super::ledger::{INSERT_FAILURE, Ledger};
-use super::{NOW, count, hold, moment, raw, split};
+use super::{NOW, count, hold, moment, poll, raw, split};
 use crate::error::{Fail, refused};
 use crate::json::{Json, JsonText};
 use crate::pool::{Session, pipeline};
 use crate::time::Time;
 
 const LOCK_LEASED: &str = "
-SELECT p.status_code, p.spec_fingerprint, s.status_code, t.redrive_of, t.redrive_request
+SELECT p.status_code, p.spec_fingerprint, s.status_code, t.redrive_of, t.redrive_request, polled.validators
 FROM ing_task t JOIN ing_plan p ON p.id = t.plan_id JOIN ing_plan_slice s ON s.id = t.slice_id
+LEFT JOIN source polled ON polled.id = t.source_id
 WHERE t.id = $1 AND t.lease_epoch = $2 AND t.status_code IN ('DISPATCHED', 'EXECUTING')
 FOR UPDATE OF t";
 
@@ -55,9 +56,9 @@ WHERE id = $1 AND lease_epoch = $2";
 
 const INSERT_RUN: &str = "
 INSERT INTO ing_task_run (task_id, plan_id, provenance_code, endpoint_name, operation_code, attempt_no, status_code,
-  checkpoint, window_from, window_to, created_at)
+  checkpoint, window_from, window_to, created_at, source_id)
 SELECT id, plan_id, provenance_code, endpoint_name, operation_code, lease_epoch, 'RUNNING', $2, window_from, window_to,
-  $3
+  $3, source_id
 FROM ing_task WHERE id = $1
 RETURNING id";
 
@@ -88,7 +89,7 @@ pub(super) const STATEMENTS: &[&str] =
 pub(super) async fn start(session: &Session, op: StartRun) -> Result<RunStarted, Fail> {
     let [lock, now, find, last] = session.prepare([LOCK_LEASED, NOW, FIND_RUN, LAST_BATCH]).await?;
     let (task, fence) = (op.lease.task.0, op.lease.fence.0);
-    let ((), leased, now, known, last) = pipeline!(
+    let ((), leased, now, opened, last) = pipeline!(
         session.begin(),
         session.opt(&lock, &[&task, &fence]),
         moment(session, &now),
@@ -104,7 +105,7 @@ pub(super) async fn start(session: &Session, op: StartRun) -> Result<RunStarted,
         return Ok(RunStarted::Cancelled);
     }
     let resume = last.as_ref().map(read_resume).transpose()?;
-    let run = match known {
+    let run = match opened {
         Some(row) => RunId(row.try_get(0)?),
         None => {
             let mut checkpoint = serde_json::Map::new();
@@ -120,7 +121,10 @@ pub(super) async fn start(session: &Session, op: StartRun) -> Result<RunStarted,
         }
     };
     session.commit().await?;
-    Ok(RunStarted::Go { run, attempt_no: fence, snapshot_hash: leased.try_get(1)?, resume })
+    // What cannot be read costs one whole answer, no more.
+    let known: Option<JsonText> = leased.try_get(5)?;
+    let known = known.and_then(|JsonText(text)| serde_json::from_str(&text).ok());
+    Ok(RunStarted::Go { run, attempt_no: fence, snapshot_hash: leased.try_get(1)?, resume, known })
 }
 
 async fn open(
@@ -177,6 +181,7 @@ pub(super) async fn end(session: &Session, op: &EndRun) -> Result<RunEnded, Fail
     let (done_from, done_to) = (op.done.map(|done| Time(done.from)), op.done.map(|done| Time(done.to)));
     let mut replaced = 0;
     record_failure(session, op, now).await?;
+    poll::end(session, op, ending.task, now).await?;
     if let RunEnd::Split { slices, .. } = &op.end {
         split::replace(session, op.lease.task, slices, now).await?;
         replaced = 1;

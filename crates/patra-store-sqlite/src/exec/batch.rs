@@ -7,7 +7,7 @@ use patra_core::tx::{BatchCommitted, BatchStats, CommitBatch, LeaseRef, TxError}
 use patra_core::{BatchId, Ts};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{candidate, ledger, signal};
+use super::{candidate, ledger, poll, signal};
 use crate::error::{Error, Result};
 use crate::sql::maybe_time;
 
@@ -34,7 +34,7 @@ UPDATE item
 SET endpoint_name = ?5, kind = ?6, updated_at = ?7, source_version = ?8, content_hash = ?9, fields = ?10,
     payload = ?11, run_id = ?12, batch_no = ?13, stored_at = ?14, refresh_checked_at = ?14, mapping_generation = ?15
 WHERE project_key = ?1 AND provenance_code = ?2 AND dedup_scope = ?3 AND dedup_key = ?4
-  AND (updated_at, source_version) < (?7, ?8)";
+  AND emptied_at IS NULL AND (updated_at, source_version) < (?7, ?8)";
 
 // An equal version replaces too when it is not the same.
 const REFRESH_ITEM: &str = "
@@ -42,7 +42,7 @@ UPDATE item
 SET endpoint_name = ?5, kind = ?6, updated_at = ?7, source_version = ?8, content_hash = ?9, fields = ?10,
     payload = ?11, run_id = ?12, batch_no = ?13, stored_at = ?14, refresh_checked_at = ?14, mapping_generation = ?15
 WHERE project_key = ?1 AND provenance_code = ?2 AND dedup_scope = ?3 AND dedup_key = ?4
-  AND ((updated_at, source_version) < (?7, ?8)
+  AND emptied_at IS NULL AND ((updated_at, source_version) < (?7, ?8)
        OR ((updated_at, source_version) = (?7, ?8) AND (mapping_generation <> ?15 OR content_hash <> ?9)))";
 
 const INSERT_REJECTED: &str = "
@@ -73,6 +73,9 @@ pub(super) fn commit(db: &Connection, op: &CommitBatch, now: Ts) -> Result<Batch
     let mut stats = op.stats;
     store_rejected(db, op, now)?;
     let changed = store_records(db, op, harvested, &mut stats, now)?;
+    if let Some(source) = op.source {
+        poll::link(db, source, &op.stream, &op.records, now)?;
+    }
     signal::resolve_stored(db, &op.stream, &changed, now)?;
     signal::check(db, &op.stream, &op.checked, now)?;
     candidate::mark(db, op, now)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use patra_core::state::Operation;
 use patra_core::tx::{Claim, Claimed, Inventory, Lease, Lineage};
-use patra_core::{CredentialId, CursorId, Fence, InstanceId, PlanId, SliceId, TaskId, Ts};
+use patra_core::{CredentialId, CursorId, Fence, InstanceId, PlanId, SliceId, SourceId, TaskId, Ts};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::hold::{Common, Own, Stopping};
@@ -18,7 +18,8 @@ pub(crate) const NEXT_LANE: &str = "
 SELECT * FROM (
   SELECT provenance_code, endpoint_name, operation_code, c_max, coalesce(credential_id, 0), priority
   FROM ing_task
-  WHERE status_code = 'QUEUED' AND provenance_code = ?1 AND endpoint_name = ?2 AND operation_code = ?3 AND c_max = ?4
+  WHERE status_code = 'QUEUED' AND source_id IS NULL AND provenance_code = ?1 AND endpoint_name = ?2
+    AND operation_code = ?3 AND c_max = ?4
     AND coalesce(credential_id, 0) = ?5 AND priority > ?6
   ORDER BY priority
   LIMIT 1)
@@ -26,7 +27,8 @@ UNION ALL
 SELECT * FROM (
   SELECT provenance_code, endpoint_name, operation_code, c_max, coalesce(credential_id, 0), priority
   FROM ing_task
-  WHERE status_code = 'QUEUED' AND provenance_code = ?1 AND endpoint_name = ?2 AND operation_code = ?3 AND c_max = ?4
+  WHERE status_code = 'QUEUED' AND source_id IS NULL AND provenance_code = ?1 AND endpoint_name = ?2
+    AND operation_code = ?3 AND c_max = ?4
     AND coalesce(credential_id, 0) > ?5
   ORDER BY coalesce(credential_id, 0), priority
   LIMIT 1)
@@ -34,7 +36,8 @@ UNION ALL
 SELECT * FROM (
   SELECT provenance_code, endpoint_name, operation_code, c_max, coalesce(credential_id, 0), priority
   FROM ing_task
-  WHERE status_code = 'QUEUED' AND (provenance_code, endpoint_name, operation_code, c_max) >= (?1, ?2, ?3, ?4 + 1)
+  WHERE status_code = 'QUEUED' AND source_id IS NULL
+    AND (provenance_code, endpoint_name, operation_code, c_max) >= (?1, ?2, ?3, ?4 + 1)
   ORDER BY provenance_code, endpoint_name, operation_code, c_max, coalesce(credential_id, 0), priority
   LIMIT 1)
 LIMIT 1";
@@ -43,7 +46,8 @@ LIMIT 1";
 pub(crate) const HEAD: &str = "
 SELECT scheduled_at, id
 FROM ing_task
-WHERE status_code = 'QUEUED' AND provenance_code = ?1 AND endpoint_name = ?2 AND operation_code = ?3 AND c_max = ?4
+WHERE status_code = 'QUEUED' AND source_id IS NULL AND provenance_code = ?1 AND endpoint_name = ?2
+  AND operation_code = ?3 AND c_max = ?4
   AND coalesce(credential_id, 0) = ?5 AND priority = ?6 AND scheduled_at <= ?7
 ORDER BY scheduled_at, id
 LIMIT ?8";
@@ -52,7 +56,8 @@ LIMIT ?8";
 pub(crate) const HEAD_WITH_HOLDS: &str = "
 SELECT scheduled_at, id, plan_id, slice_id
 FROM ing_task
-WHERE status_code = 'QUEUED' AND provenance_code = ?1 AND endpoint_name = ?2 AND operation_code = ?3 AND c_max = ?4
+WHERE status_code = 'QUEUED' AND source_id IS NULL AND provenance_code = ?1 AND endpoint_name = ?2
+  AND operation_code = ?3 AND c_max = ?4
   AND coalesce(credential_id, 0) = ?5 AND priority = ?6 AND scheduled_at <= ?7
 ORDER BY scheduled_at, id";
 
@@ -68,19 +73,23 @@ SET status_code = 'DISPATCHED', lease_owner = ?2, leased_until = ?3, lease_epoch
     lease_count = lease_count + 1, attempt_count = attempt_count + 1
 WHERE id = ?1 AND status_code = 'QUEUED'
 RETURNING id, lease_epoch, leased_until, attempt_count, schedule_instance_id, plan_id, slice_id, cursor_id, project_key,
-  provenance_code, endpoint_name, operation_code, expr_hash, window_from, window_to, params, credential_id";
+  provenance_code, endpoint_name, operation_code, expr_hash, window_from, window_to, params, credential_id, source_id";
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[NEXT_LANE, HEAD, HEAD_WITH_HOLDS, COUNT_HELD, LEASE];
 
 pub(super) fn claim(db: &Connection, op: &Claim, now: Ts) -> Result<Claimed> {
-    let until = (now + op.lease).micros();
+    let until = now + op.lease;
     let mut leases = Vec::new();
     for task in pick(db, op, now)? {
-        let values = params![task, op.owner, until];
-        leases.extend(db.prepare_cached(LEASE)?.query_row(values, read_lease).optional()?);
+        leases.extend(lease(db, task, &op.owner, until)?);
     }
     Ok(Claimed { leases, now })
+}
+
+/// Leases one task, if it is still QUEUED.
+pub(super) fn lease(db: &Connection, task: i64, owner: &str, until: Ts) -> Result<Option<Lease>> {
+    Ok(db.prepare_cached(LEASE)?.query_row(params![task, owner, until.micros()], read_lease).optional()?)
 }
 
 /// The tasks that are next, in their order: one priority after the other, as long as there is room in the answer.
@@ -268,6 +277,7 @@ fn read_lease(row: &Row<'_>) -> rusqlite::Result<Lease> {
         window: maybe_window(row, 13)?,
         params: row.get(15)?,
         credential: row.get::<_, Option<i64>>(16)?.map(CredentialId),
+        source: row.get::<_, Option<i64>>(17)?.map(SourceId),
     })
 }
 

@@ -10,10 +10,11 @@ use crate::error::Result;
 
 pub(crate) const COUNT_QUEUED: &str = "
 SELECT count(*)
-FROM ing_task
-WHERE provenance_code = ?1 AND endpoint_name = ?2 AND operation_code = ?3 AND status_code = 'QUEUED'";
+FROM ing_task INDEXED BY idx_task_pick
+WHERE provenance_code = ?1 AND endpoint_name = ?2 AND operation_code = ?3 AND status_code = 'QUEUED'
+  AND source_id IS NULL";
 
-const INSERT_SNAPSHOT: &str = "
+pub(super) const INSERT_SNAPSHOT: &str = "
 INSERT INTO ing_snapshot (hash, body, created_at) VALUES (?1, ?2, ?3)
 ON CONFLICT (hash) DO NOTHING";
 

@@ -20,7 +20,7 @@ WHERE run_id = ?1 AND batch_no = ?2 AND kind_code = 'BATCH'
 LIMIT 1";
 
 const READ_TASK: &str = "
-SELECT task.status_code, task.replaced, plan.status_code
+SELECT task.status_code, task.replaced, plan.status_code, task.source_id IS NOT NULL
 FROM ing_task task JOIN ing_plan plan ON plan.id = task.plan_id
 WHERE task.id = ?1";
 
@@ -75,14 +75,20 @@ fn read_back(db: &Connection, run: RunId, batch_no: u32) -> Result<Option<Redriv
 }
 
 fn drive(db: &Connection, op: &Redrive, task: TaskId, now: Ts) -> Result<Redriven> {
-    let view = |row: &Row<'_>| Ok((TaskView { status: word(row, 0)?, replaced: row.get(1)? }, word(row, 2)?));
-    let Some((view, plan)) = db.prepare_cached(READ_TASK)?.query_row([task.0], view).optional()? else {
+    let view = |row: &Row<'_>| {
+        let view = TaskView { status: word(row, 0)?, replaced: row.get(1)? };
+        Ok((view, word(row, 2)?, row.get::<_, bool>(3)?))
+    };
+    let Some((view, plan, polls)) = db.prepare_cached(READ_TASK)?.query_row([task.0], view).optional()? else {
         return Ok(Redriven::NotFound);
     };
     let key = op.key(task);
     let id = |row: &Row<'_>| row.get(0).map(TaskId);
     if let Some(task) = db.prepare_cached(FIND)?.query_row([&key], id).optional()? {
         return Ok(Redriven::Queued { task, existed: true });
+    }
+    if polls {
+        return Err(Error::refused("the task is a poll: poll its source again"));
     }
     view.redrivable()?;
     if matches!(plan, PlanStatus::Failed | PlanStatus::Cancelled) {

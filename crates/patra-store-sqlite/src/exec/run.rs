@@ -3,17 +3,17 @@
 use patra_core::error::Fault;
 use patra_core::state::{RunStatus, TaskStatus};
 use patra_core::tx::{EndRun, LeaseRef, Resume, RunEnd, RunEnded, RunStarted, StartRun, Subject, TxError};
-use patra_core::{RunId, TaskId, Ts};
+use patra_core::{RunId, SourceId, TaskId, Ts};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Map, Value, json};
 
-use super::{hold, ledger, split};
+use super::{hold, ledger, poll, split};
 use crate::error::{Error, Result};
 use crate::sql::word;
 
 const READ_LEASED: &str = "
 SELECT plan.status_code IN ('FAILED', 'CANCELLED') OR slice.status_code IN ('FAILED', 'CANCELLED'),
-  plan.spec_fingerprint, task.redrive_of, task.redrive_request
+  plan.spec_fingerprint, task.redrive_of, task.redrive_request, task.source_id
 FROM ing_task task
 JOIN ing_plan plan ON plan.id = task.plan_id
 JOIN ing_plan_slice slice ON slice.id = task.slice_id
@@ -37,8 +37,8 @@ WHERE id = ?1 AND lease_epoch = ?2";
 const INSERT_RUN: &str = "
 INSERT INTO ing_task_run
   (task_id, plan_id, provenance_code, endpoint_name, operation_code, attempt_no, status_code, window_from, window_to,
-   created_at)
-SELECT id, plan_id, provenance_code, endpoint_name, operation_code, ?2, 'RUNNING', window_from, window_to, ?3
+   created_at, source_id)
+SELECT id, plan_id, provenance_code, endpoint_name, operation_code, ?2, 'RUNNING', window_from, window_to, ?3, source_id
 FROM ing_task
 WHERE id = ?1
 ON CONFLICT (task_id, attempt_no) DO NOTHING
@@ -107,12 +107,13 @@ struct Leased {
     snapshot_hash: String,
     /// The task that it drives again, and whose request that is.
     redrive: Option<(TaskId, String)>,
+    source: Option<SourceId>,
 }
 
 pub(super) fn start(db: &Connection, op: StartRun, now: Ts) -> Result<RunStarted> {
     let LeaseRef { task, fence } = op.lease;
     let leased = db.prepare_cached(READ_LEASED)?.query_row([task.0, fence.0], read_leased).optional()?;
-    let Leased { cancelled, snapshot_hash, redrive } = leased.ok_or(TxError::Fenced)?;
+    let Leased { cancelled, snapshot_hash, redrive, source } = leased.ok_or(TxError::Fenced)?;
     let at = params![task.0, fence.0, now.micros()];
     if cancelled {
         db.prepare_cached(CANCEL_TASK)?.execute(at)?;
@@ -138,12 +139,14 @@ pub(super) fn start(db: &Connection, op: StartRun, now: Ts) -> Result<RunStarted
     {
         db.prepare_cached(SET_CHECKPOINT)?.execute(params![run.0, checkpoint])?;
     }
-    Ok(RunStarted::Go { run, attempt_no: fence.0, snapshot_hash, resume })
+    let known = source.map(|source| poll::known(db, source)).transpose()?.flatten();
+    Ok(RunStarted::Go { run, attempt_no: fence.0, snapshot_hash, resume, known })
 }
 
 fn read_leased(row: &Row<'_>) -> rusqlite::Result<Leased> {
     let old = row.get::<_, Option<i64>>(2)?.map(TaskId);
-    Ok(Leased { cancelled: row.get(0)?, snapshot_hash: row.get(1)?, redrive: old.zip(row.get(3)?) })
+    let source = row.get::<_, Option<i64>>(4)?.map(SourceId);
+    Ok(Leased { cancelled: row.get(0)?, snapshot_hash: row.get(1)?, redrive: old.zip(row.get(3)?), source })
 }
 
 /// Where the run goes on from, and that it is no ordinary one; nothing to say of most.
@@ -208,6 +211,9 @@ pub(super) fn end(db: &Connection, op: &EndRun, now: Ts) -> Result<RunEnded> {
     }
     if let Some(hold) = &op.hold {
         hold::set(db, hold, now)?;
+    }
+    if let Some(ended) = &op.poll {
+        poll::end(db, op, ended, close.task, now)?;
     }
     if close.task == TaskStatus::Succeeded {
         hold::release_advisory(db, &partition, now)?;

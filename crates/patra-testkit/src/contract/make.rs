@@ -306,6 +306,7 @@ pub fn page(lease: &Lease, run: RunId, batch_no: u32, mut records: Vec<Record>, 
         next: more.then_some(Position::Offset(u64::from(batch_no) * 10)),
         page_size: 10,
         stream: Arc::new(stream()),
+        source: lease.source,
         stats: BatchStats { items_count: records.len() as u32, latency_ms: 7, has_next: more, ..BatchStats::default() },
         records,
         rejected: Vec::new(),
@@ -335,6 +336,7 @@ pub fn end(lease: &Lease, run: RunId, end: RunEnd) -> EndRun {
         done: None,
         hold: None,
         max_attempts: 3,
+        poll: None,
     }
 }
 

@@ -1,6 +1,5 @@
 //! One page: ledger row, records, quarantine.
 
-use patra_core::cursor::Mark;
 use patra_core::record::{Record, Stream};
 use patra_core::state::{BatchStatus, Operation, QuarantineStatus, RunStatus, TaskStatus};
 use patra_core::tx::{BatchCommitted, BatchStats, CommitBatch, Raw, TxError};
@@ -25,6 +24,7 @@ impl MemStore {
         assert_eq!(self.runs[place(op.run.0)].status, RunStatus::Running, "a page for run {}", op.run);
         self.quarantine_rejected(now, op);
         let stats = self.store_records(now, op);
+        self.link(now, op);
         self.check_records(now, op);
         self.mark(now, op);
         let batch = self.insert_batch(now, op, stats);
@@ -115,14 +115,15 @@ impl MemStore {
     /// Below this a record of a harvest comes late.
     fn watermark(&self, op: &CommitBatch) -> Option<Ts> {
         let task = &self.tasks[place(op.lease.task.0)];
-        let value = self.cursors[place(task.cursor.0)].value.as_ref().and_then(Mark::instant);
+        let value = self.cursors.get(place(task.cursor.0)).and_then(|row| row.value.as_ref()?.instant());
         value.filter(|_| task.origin.operation == Operation::Harvest)
     }
 
     fn replaces(&self, op: &CommitBatch, record: &Record, at: usize) -> bool {
         let stored = &self.items[at];
         let differs = stored.generation != op.generation || stored.content_hash != record.content_hash;
-        record.version > stored.version || (op.refresh && record.version == stored.version && differs)
+        let newer = record.version > stored.version || (op.refresh && record.version == stored.version && differs);
+        newer && stored.emptied_at.is_none()
     }
 
     pub(super) fn find_stream(&self, stream: &Stream) -> Option<usize> {
@@ -163,6 +164,7 @@ impl MemStore {
             batch_no: op.batch_no,
             created_at: now,
             stored_at: now,
+            emptied_at: None,
         });
     }
 

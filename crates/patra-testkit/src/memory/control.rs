@@ -96,18 +96,18 @@ impl MemStore {
                     }
                 }
             }
-            Target::Plan(plan) if place(plan.0) < self.plans.len() => {
+            Target::Plan(plan) if place(plan.0) < self.plans.len() && !self.forgotten.plans.contains(plan) => {
                 done.found = true;
                 self.cancel_plan(now, op, *plan, &mut done);
             }
-            Target::Slice(slice) if place(slice.0) < self.slices.len() => {
+            Target::Slice(slice) if place(slice.0) < self.slices.len() && !self.forgotten.slices.contains(slice) => {
                 done.found = true;
                 let pending = self.slices[place(slice.0)].status == SliceStatus::Pending;
                 if pending || self.has_open_task(|task| task.lineage.slice == *slice) {
                     self.cancel_slice(now, op, *slice, &mut done);
                 }
             }
-            Target::Task(task) if place(task.0) < self.tasks.len() => {
+            Target::Task(task) if place(task.0) < self.tasks.len() && !self.forgotten.tasks.contains(task) => {
                 done.found = true;
                 self.cancel_task(now, op, *task, &mut done);
             }

@@ -44,7 +44,7 @@ impl MemStore {
     /// No trigger waits for planning, no task is queued or held.
     pub fn is_idle(&self) -> bool {
         let queued = self.index.partitions.iter().any(|partition| !partition.queue.is_empty());
-        !queued && self.index.waiting.is_empty() && self.index.leased.is_empty()
+        !queued && self.index.polls.is_empty() && self.index.waiting.is_empty() && self.index.leased.is_empty()
     }
 
     pub fn due(&self) -> Due {

@@ -9,7 +9,7 @@ use super::{Batch, Event, MemStore, Quarantined, Run, Task, place, view};
 
 impl MemStore {
     pub fn evidence(&self, run: RunId, batch_no: u32) -> Option<Evidence> {
-        let row = self.runs.get(place(run.0))?;
+        let row = self.runs.get(place(run.0)).filter(|row| !self.forgotten.runs.contains(&row.id))?;
         let batches = row.batches.iter().map(|batch| &self.batches[place(batch.0)]);
         let batch = batches.into_iter().find(|batch| batch.batch_no == batch_no)?;
         let task = &self.tasks[place(row.task.0)];
@@ -33,7 +33,7 @@ impl MemStore {
     }
 
     pub fn lineage(&self, plan: PlanId) -> Option<Lineage> {
-        let row = self.plans.get(place(plan.0))?;
+        let row = self.plans.get(place(plan.0)).filter(|row| !self.forgotten.plans.contains(&row.id))?;
         let tasks = || self.tasks.iter().filter(|task| task.lineage.plan == plan);
         let runs = self.runs.iter().filter(|run| self.tasks[place(run.task.0)].lineage.plan == plan);
         let batches: Vec<_> = self.batches.iter().filter(|batch| batch.lineage.plan == plan).collect();
@@ -78,8 +78,10 @@ impl MemStore {
     fn trigger_json(&self, id: InstanceId) -> Value {
         let trigger = &self.instances[place(id.0)];
         let mut row = object(View::Jobs, &view::job(trigger));
-        row["scheduler_code"] = json!("patra");
-        row["scheduler_job_id"] = json!(trigger.schedule.map_or(trigger.public_id.clone(), |id| id.to_string()));
+        let polls = trigger.source.map(|source| format!("source-{source}"));
+        row["scheduler_code"] = json!(if polls.is_some() { "collector" } else { "patra" });
+        let job = polls.or_else(|| trigger.schedule.map(|id| id.to_string()));
+        row["scheduler_job_id"] = json!(job.unwrap_or_else(|| trigger.public_id.clone()));
         row["scheduler_log_id"] = json!(trigger.public_id);
         let plan = trigger.plans.last().map(|plan| &self.plans[place(plan.0)].snapshot_hash);
         row["expr_proto_hash"] = json!(plan);

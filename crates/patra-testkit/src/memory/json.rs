@@ -14,6 +14,12 @@ pub(super) fn check(tx: &Tx) -> Result<(), TxError> {
             op.children.iter().try_for_each(|child| valid("params", &child.params))
         }
         Tx::SavePlan(op) => check_plan(op),
+        Tx::SaveSources(op) => op.sources.iter().try_for_each(|source| object("config", &source.config)),
+        Tx::ChangeSource(op) => op.config.as_ref().map_or(Ok(()), |new| object("config", &new.config)),
+        Tx::Poll(op) => {
+            op.snapshots.iter().try_for_each(|(_, body)| valid("snapshot_body", body))?;
+            op.polls.iter().try_for_each(|poll| valid("params", &poll.params))
+        }
         Tx::CommitBatch(op) => check_page(op),
         Tx::EndRun(op) => op.failure.as_ref().map_or(Ok(()), check_failure),
         _ => Ok(()),
@@ -47,6 +53,13 @@ fn check_failure(failure: &Failure) -> Result<(), TxError> {
 
 fn check_raw(raw: &Raw) -> Result<(), TxError> {
     valid("headers", &raw.headers)
+}
+
+fn object(column: &str, text: &str) -> Result<(), TxError> {
+    match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text) {
+        Ok(_) => Ok(()),
+        Err(error) => refused(format!("{column} is no JSON object: {error}")),
+    }
 }
 
 fn valid(column: &str, text: &str) -> Result<(), TxError> {

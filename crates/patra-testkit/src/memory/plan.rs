@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use patra_core::state::{Operation, PlanStatus, SliceStatus, TaskStatus, TriggerStatus};
 use patra_core::tx::{Inventory, Lineage, NewPlan, NewSlice, PlanSaved, PlanTarget, SavePlan, TxError};
-use patra_core::{CredentialId, CursorId, Fence, PlanId, SliceId, TaskId, Ts, Window};
+use patra_core::{CredentialId, CursorId, Fence, PlanId, SliceId, SourceId, TaskId, Ts, Window};
 
 use super::coverage::reach;
 use super::{Cursor, MemStore, Namespace, Origin, Partition, Plan, Slice, Task, next_id, place, refused};
@@ -21,6 +21,7 @@ pub(super) struct Draft {
     pub c_max: u32,
     pub credential: Option<CredentialId>,
     pub redrive: Option<(TaskId, String)>,
+    pub poll: Option<(SourceId, String)>,
 }
 
 impl Task {
@@ -35,6 +36,7 @@ impl Task {
             c_max: self.c_max,
             credential: self.credential,
             redrive: None,
+            poll: None,
         }
     }
 }
@@ -66,8 +68,9 @@ impl MemStore {
                 c_max: op.c_max,
                 credential: op.credential,
                 redrive: None,
+                poll: None,
             };
-            match self.put_task(now, draft) {
+            match self.put_task(now, now, draft) {
                 Some(_) => created += 1,
                 None => existing += 1,
             }
@@ -154,22 +157,23 @@ impl MemStore {
     }
 
     /// None when a task with this key exists.
-    pub(super) fn put_task(&mut self, now: Ts, draft: Draft) -> Option<TaskId> {
-        let Draft { lineage, cursor, origin, what, priority, c_max, credential, redrive } = draft;
+    pub(super) fn put_task(&mut self, now: Ts, scheduled_at: Ts, draft: Draft) -> Option<TaskId> {
+        let Draft { lineage, cursor, origin, what, priority, c_max, credential, redrive, poll } = draft;
         if self.index.task_by_key.contains_key(&what.task_key) {
             return None;
         }
         let id = TaskId(next_id(&self.tasks));
         self.index.task_by_key.insert(what.task_key.clone(), id);
-        let direction = self.cursors[place(cursor.0)].direction();
-        let namespace = &mut self.index.namespaces[place(cursor.0)];
-        namespace.windows.extend(what.window.map(|window| (reach(direction, window), id)));
-        namespace.segments.extend(what.segment.as_ref().map(|segment| (segment.ordinal, id)));
+        // A poll has no cursor.
+        if let Some(row) = self.cursors.get(place(cursor.0)) {
+            let (direction, namespace) = (row.direction(), &mut self.index.namespaces[place(cursor.0)]);
+            namespace.windows.extend(what.window.map(|window| (reach(direction, window), id)));
+            namespace.segments.extend(what.segment.as_ref().map(|segment| (segment.ordinal, id)));
+        }
         let partition = self.partition(&origin);
         let row = &mut self.index.partitions[partition];
         row.most = row.most.max(c_max);
-        row.queue.insert((priority, now, id));
-        self.tasks.push(Task {
+        let task = Task {
             id,
             lineage,
             cursor,
@@ -181,10 +185,11 @@ impl MemStore {
             status: TaskStatus::Queued,
             replaced: false,
             redrive,
+            poll,
             done: None,
             items: 0,
             priority,
-            scheduled_at: now,
+            scheduled_at,
             lease: None,
             fence: Fence(0),
             lease_count: 0,
@@ -194,7 +199,9 @@ impl MemStore {
             created_at: now,
             started_at: None,
             finished_at: None,
-        });
+        };
+        self.index.enqueue(&task);
+        self.tasks.push(task);
         Some(id)
     }
 

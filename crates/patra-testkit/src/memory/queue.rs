@@ -4,7 +4,7 @@ use patra_core::state::{RunStatus, TaskStatus};
 use patra_core::tx::{Claim, Claimed, Lease, LeaseRef, Renew, Renewed, Sweep, Swept};
 use patra_core::{Code, Fault, TaskId, Ts};
 
-use super::{HoldRow, MemStore, Partition, Task, place};
+use super::{HoldRow, Index, MemStore, Partition, Task, place};
 
 impl MemStore {
     pub(super) fn claim(&mut self, now: Ts, op: &Claim) -> Claimed {
@@ -47,7 +47,7 @@ impl MemStore {
         }
     }
 
-    fn dispatch(&mut self, id: TaskId, owner: &str, until: Ts) -> Lease {
+    pub(super) fn dispatch(&mut self, id: TaskId, owner: &str, until: Ts) -> Lease {
         self.set_task(id, TaskStatus::Dispatched, Some((owner.to_owned(), until)));
         let task = &mut self.tasks[place(id.0)];
         task.fence.0 += 1;
@@ -68,6 +68,7 @@ impl MemStore {
             window: task.what.window,
             params: task.what.task_params.clone(),
             credential: task.credential,
+            source: task.poll.as_ref().map(|(source, _)| *source),
         }
     }
 
@@ -146,10 +147,10 @@ impl MemStore {
         assert!(task.status.may_become(status), "task {id} must not go from {} to {status}", task.status);
         let holds = matches!(status, TaskStatus::Dispatched | TaskStatus::Executing);
         assert_eq!(holds, lease.is_some(), "a lease goes with DISPATCHED and EXECUTING, not with {status}");
-        let partition = &mut self.index.partitions[task.partition];
         if task.status == TaskStatus::Queued {
-            partition.queue.remove(&(task.priority, task.scheduled_at, id));
+            self.index.dequeue(task);
         }
+        let partition = &mut self.index.partitions[task.partition];
         if let Some((_, until)) = &task.lease {
             self.index.leased.remove(&(*until, id));
             partition.held -= 1;
@@ -161,8 +162,25 @@ impl MemStore {
         task.status = status;
         task.lease = lease;
         if status == TaskStatus::Queued {
-            partition.queue.insert((task.priority, task.scheduled_at, id));
+            self.index.enqueue(task);
         }
+    }
+}
+
+/// Polls have a queue of their own.
+impl Index {
+    pub(super) fn enqueue(&mut self, task: &Task) {
+        match task.poll {
+            Some(_) => self.polls.insert((task.scheduled_at, task.id)),
+            None => self.partitions[task.partition].queue.insert((task.priority, task.scheduled_at, task.id)),
+        };
+    }
+
+    pub(super) fn dequeue(&mut self, task: &Task) {
+        match task.poll {
+            Some(_) => self.polls.remove(&(task.scheduled_at, task.id)),
+            None => self.partitions[task.partition].queue.remove(&(task.priority, task.scheduled_at, task.id)),
+        };
     }
 }
 

@@ -14,7 +14,8 @@ impl MemStore {
         let id = match op.what {
             What::Task(task) => task,
             What::Batch { run, batch_no } => {
-                let Some(row) = self.runs.get(place(run.0)) else { return Ok(Redriven::NotFound) };
+                let there = |row: &&super::Run| !self.forgotten.runs.contains(&row.id);
+                let Some(row) = self.runs.get(place(run.0)).filter(there) else { return Ok(Redriven::NotFound) };
                 let batches = row.batches.iter().map(|batch| &self.batches[place(batch.0)]);
                 let executed = [BatchStatus::Succeeded, BatchStatus::Skipped];
                 let mut executed = batches.filter(|batch| executed.contains(&batch.status));
@@ -25,10 +26,14 @@ impl MemStore {
                 row.task
             }
         };
-        let Some(task) = self.tasks.get(place(id.0)) else { return Ok(Redriven::NotFound) };
+        let there = |task: &&super::Task| !self.forgotten.tasks.contains(&task.id);
+        let Some(task) = self.tasks.get(place(id.0)).filter(there) else { return Ok(Redriven::NotFound) };
         let key = op.key(id);
         if let Some(task) = self.index.task_by_key.get(&key) {
             return Ok(Redriven::Queued { task: *task, existed: true });
+        }
+        if task.poll.is_some() {
+            return refused("the task is a poll: poll its source again");
         }
         TaskView { status: task.status, replaced: task.replaced }.redrivable()?;
         let plan = self.plans[place(task.lineage.plan.0)].status;
@@ -46,7 +51,7 @@ impl MemStore {
             slice.status = SliceStatus::Ready;
         }
         self.tasks[place(old.0)].replaced = true;
-        let task = self.put_task(now, draft).unwrap_or(old);
+        let task = self.put_task(now, now, draft).unwrap_or(old);
         Redriven::Queued { task, existed: false }
     }
 }

@@ -7,13 +7,15 @@ use patra_core::credential::{Binding, State};
 use patra_core::cursor::{Mark, Name};
 use patra_core::paging::Position;
 use patra_core::record::{Rejected, Version};
+use patra_core::source::Validators;
 use patra_core::state::{
     AuthType, BatchStatus, Direction, HoldKind, Operation, PlanStatus, QuarantineStatus, RunStatus, SignalStatus,
     SliceStatus, TaskStatus, TriggerStatus, TriggerType, UpdateReason,
 };
 use patra_core::tx::{BatchStats, Cause, Lineage, NewSlice, RunStats, Scope, Subject, When};
 use patra_core::{
-    BatchId, CredentialId, CursorId, Fault, Fence, HoldId, InstanceId, PlanId, RunId, SliceId, TaskId, Ts, Window,
+    BatchId, CredentialId, CursorId, Fault, Fence, HoldId, InstanceId, PlanId, RunId, SliceId, SourceId, TaskId, Ts,
+    Window,
 };
 
 #[derive(Clone, Debug)]
@@ -60,6 +62,8 @@ pub struct Instance {
     pub id: InstanceId,
     pub public_id: String,
     pub schedule: Option<i64>,
+    /// The source that it polls.
+    pub source: Option<SourceId>,
     pub trigger_type: TriggerType,
     pub origin: Arc<Origin>,
     pub reason: Option<UpdateReason>,
@@ -123,6 +127,8 @@ pub struct Task {
     pub replaced: bool,
     /// The task that this one drives again, and the request that asked for it.
     pub redrive: Option<(TaskId, String)>,
+    /// The source that it polls, and the host that it asks.
+    pub poll: Option<(SourceId, String)>,
     /// The part of the window that is complete although the task is not.
     pub done: Option<Window>,
     pub items: u64,
@@ -249,6 +255,35 @@ pub struct Item {
     pub batch_no: u32,
     pub created_at: Ts,
     pub stored_at: Ts,
+    /// Since when its content is gone.
+    pub emptied_at: Option<Ts>,
+}
+
+/// An item was found in a source.
+#[derive(Clone, Debug)]
+pub struct Link {
+    pub project_key: String,
+    pub kind: String,
+    pub fetched_at: Ts,
+}
+
+#[derive(Clone, Debug)]
+pub struct SourceRow {
+    pub id: SourceId,
+    pub project_key: String,
+    pub r#type: String,
+    pub name: String,
+    pub config: String,
+    pub source_key: String,
+    /// Its own interval.
+    pub minutes: Option<u32>,
+    pub is_public: bool,
+    pub is_deleted: bool,
+    pub state: patra_core::source::State,
+    pub poll_count: i64,
+    pub validators: Option<Validators>,
+    pub created_at: Ts,
+    pub updated_at: Ts,
 }
 
 #[derive(Clone, Debug)]

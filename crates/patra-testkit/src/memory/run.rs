@@ -24,8 +24,8 @@ impl MemStore {
         }
         let snapshot_hash = plan.snapshot_hash.clone();
         let resume = self.last_batch(task);
-        let known = task.runs.last().copied().filter(|run| self.runs[place(run.0)].attempt_no == attempt_no);
-        let run = match known {
+        let opened = task.runs.last().copied().filter(|run| self.runs[place(run.0)].attempt_no == attempt_no);
+        let run = match opened {
             Some(run) => run,
             None => {
                 self.set_task(id, TaskStatus::Executing, lease);
@@ -48,7 +48,9 @@ impl MemStore {
                 run
             }
         };
-        Ok(RunStarted::Go { run, attempt_no, snapshot_hash, resume })
+        let source = self.tasks[place(id.0)].poll.as_ref().map(|(source, _)| *source);
+        let known = source.and_then(|source| self.sources[place(source.0)].validators.clone()).map(Box::new);
+        Ok(RunStarted::Go { run, attempt_no, snapshot_hash, resume, known })
     }
 
     fn cancel_start(&mut self, now: Ts, task: TaskId, attempt_no: i64) {
@@ -78,7 +80,8 @@ impl MemStore {
     }
 
     pub(super) fn end_run(&mut self, now: Ts, op: &EndRun) -> Result<RunEnded, TxError> {
-        let Some(task) = self.tasks.get(place(op.lease.task.0)) else { return Err(TxError::Fenced) };
+        let there = |task: &&Task| !self.forgotten.tasks.contains(&task.id);
+        let Some(task) = self.tasks.get(place(op.lease.task.0)).filter(there) else { return Err(TxError::Fenced) };
         let Some(run) = self.runs.get(place(op.run.0)).filter(|run| run.task == task.id) else {
             return Err(TxError::Fenced);
         };
@@ -99,6 +102,7 @@ impl MemStore {
         }
         self.close_run(now, op);
         let task_status = self.release_task(now, op);
+        self.end_poll(now, op, task_status);
         match &op.end {
             RunEnd::Split { slices, .. } => self.replace_slice(now, op.lease.task, slices),
             RunEnd::Succeeded => self.end_advice(now, op.lease.task),
@@ -120,7 +124,7 @@ impl MemStore {
             let what = Arc::new(new.clone());
             let slice = self.put_slice(now, form.lineage.plan, &form.origin, &what);
             let lineage = Lineage { slice, ..form.lineage };
-            self.put_task(now, Draft { lineage, what, ..form.clone() });
+            self.put_task(now, now, Draft { lineage, what, ..form.clone() });
         }
     }
 

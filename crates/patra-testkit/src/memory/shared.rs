@@ -19,7 +19,7 @@ use super::{MemStore, json};
 #[derive(Clone, Debug)]
 pub struct SharedMem {
     store: Arc<Mutex<MemStore>>,
-    clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn Clock>,
 }
 
 impl SharedMem {
@@ -119,7 +119,7 @@ impl Queries for SharedMem {
     }
 }
 
-fn ready<T: Send + 'static>(value: T) -> Boxed<'static, Result<T, TxError>> {
+pub(super) fn ready<T: Send + 'static>(value: T) -> Boxed<'static, Result<T, TxError>> {
     Box::pin(std::future::ready(Ok(value)))
 }
 

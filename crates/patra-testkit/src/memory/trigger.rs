@@ -27,6 +27,7 @@ impl MemStore {
             id: instance,
             public_id: op.public_id.clone(),
             schedule,
+            source: None,
             trigger_type: op.trigger_type,
             origin: Arc::new(Origin {
                 project_key: op.project_key.clone(),

@@ -34,11 +34,19 @@ impl MemStore {
             View::Provenances => self.provenances.iter().map(provenance).collect(),
             View::Endpoints => self.endpoints.iter().map(endpoint).collect(),
             View::Schedules => self.schedules.iter().map(schedule).collect(),
-            View::Jobs => self.instances.iter().map(job).collect(),
-            View::Plans => self.plans.iter().map(plan).collect(),
-            View::Slices => self.slices.iter().map(slice).collect(),
-            View::Tasks => self.tasks.iter().map(task).collect(),
-            View::Runs => self.runs.iter().map(|row| run(row, &self.tasks[place(row.task.0)])).collect(),
+            View::Jobs => {
+                let there = self.instances.iter().filter(|row| !self.forgotten.instances.contains(&row.id));
+                there.map(job).collect()
+            }
+            View::Plans => self.plans.iter().filter(|row| !self.forgotten.plans.contains(&row.id)).map(plan).collect(),
+            View::Slices => {
+                self.slices.iter().filter(|row| !self.forgotten.slices.contains(&row.id)).map(slice).collect()
+            }
+            View::Tasks => self.tasks.iter().filter(|row| !self.forgotten.tasks.contains(&row.id)).map(task).collect(),
+            View::Runs => {
+                let there = self.runs.iter().filter(|row| !self.forgotten.runs.contains(&row.id));
+                there.map(|row| run(row, &self.tasks[place(row.task.0)])).collect()
+            }
             View::Batches => {
                 let in_ledger = self.batches.iter().filter(|row| !row.archived);
                 in_ledger.map(|row| batch(row, &self.tasks[place(row.task.0)])).collect()
@@ -140,7 +148,7 @@ pub(super) fn plan(row: &Plan) -> Row {
         text(row.strategy),
         text(row.status.as_str()),
         text(&row.snapshot_hash),
-        Cell::Json(row.remarks.clone()),
+        or_null(Some(&row.remarks).filter(|remarks| !remarks.is_empty()), |remarks| Cell::Json(remarks.clone())),
         Cell::Time(row.created_at),
     ]
 }
@@ -399,7 +407,9 @@ fn item(row: &Item, stream: &super::ItemStream) -> Row {
         Cell::Time(row.checked_at),
         // An endpoint that maps no fields has none to show.
         or_null(Some(&row.fields).filter(|fields| !fields.is_empty()), |fields| Cell::Json(fields.clone())),
-        Cell::Json(String::from_utf8_lossy(&row.payload).into_owned()),
+        or_null(Some(&row.payload).filter(|payload| !payload.is_empty()), |payload| {
+            Cell::Json(String::from_utf8_lossy(payload).into_owned())
+        }),
         Cell::Int(row.run.0),
         Cell::Time(row.stored_at),
     ]

@@ -170,6 +170,7 @@ impl World {
         for want in wants.drain(..) {
             match want {
                 executor::Want::Claim(claim) => self.send(process, Machine::Executor, claim.into()),
+                executor::Want::ClaimPolls(claim) => self.send(process, Machine::Executor, claim.into()),
                 executor::Want::Renew(renew) => self.send(process, Machine::Executor, renew.into()),
                 executor::Want::Start(lease) => {
                     let options = scene::run_options(&self.profile, self.mutant);
@@ -425,5 +426,5 @@ impl World {
 
 fn refusal(code: Code, level: Level) -> Box<Refusal> {
     let fault = Fault::new(code, level, "no");
-    Box::new(Refusal { fault, throttled: false, retry_after: None, evidence: no_evidence() })
+    Box::new(Refusal { fault, throttled: false, retry_after: None, evidence: no_evidence(), offline: false })
 }

@@ -311,6 +311,8 @@ fn blank_page() -> Page {
         candidates: Vec::new(),
         content: [0; 16],
         evidence: no_evidence(),
+        seen: None,
+        moved_to: None,
     }
 }
 

@@ -122,7 +122,13 @@ impl Machines {
         let owner = format!("{index}.{life}");
         let executor = (role != Role::Planner).then(|| {
             let (capacity, idle_poll) = (profile.capacity, profile.idle_poll);
-            let options = executor::Options { owner: owner.clone(), capacity, lease: profile.lease, idle_poll };
+            let options = executor::Options {
+                owner: owner.clone(),
+                capacity,
+                lease: profile.lease,
+                idle_poll,
+                polls_per_host: None,
+            };
             Executor::new(options, rng.fork(), local)
         });
         let planner = (role != Role::Executor).then(|| {

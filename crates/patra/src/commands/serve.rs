@@ -5,19 +5,21 @@ use std::sync::Arc;
 use patra_api::Api;
 use patra_core::port::{CommandsExt, Store};
 use patra_core::tx::Scope;
-use patra_engine::Engine;
+use patra_engine::{Engine, introduce_types};
 
 use crate::cli::{Global, Role, Serve};
 use crate::clock::SystemClock;
 use crate::error::{Error, Exit};
 use crate::progress::say;
+use crate::settings::Environment;
 use crate::signals::Signals;
 use crate::{host, store};
 
 pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
     let signals = Signals::listen()?;
-    let all = [Role::Api, Role::Planner, Role::Executor];
-    let roles = if args.roles.is_empty() { all.to_vec() } else { args.roles.clone() };
+    let all = [Role::Api, Role::Planner, Role::Executor, Role::Collector];
+    let mut roles = if args.roles.is_empty() { all.to_vec() } else { args.roles.clone() };
+    roles.retain(|role| *role != Role::Collector || !args.no_collector);
     if args.roles.len() == 1 && global.database_url.is_none() {
         tracing::warn!("one role alone on an embedded database: no other process can open it to do the rest");
     }
@@ -28,9 +30,11 @@ pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
             Role::Api => None,
             Role::Planner => Some(patra_engine::Role::Planner),
             Role::Executor => Some(patra_engine::Role::Executor),
+            Role::Collector => Some(patra_engine::Role::Collector),
         })
         .collect();
     let store = opened.store;
+    introduce_types(&*store, &Environment::read().collector()?.intervals).await?;
     let engine = Arc::new(
         host::engine(global, args.engine, engine_roles, Arc::clone(&store), opened.alone, Arc::new(())).await?,
     );
@@ -39,16 +43,17 @@ pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
         false => None,
     };
     tracing::info!(roles = ?roles, "serving; press Ctrl-C to stop");
-    signals.stop.cancelled().await;
-    tracing::info!("stopping: finishing what is in flight");
+    let signal = signals.stopped().await;
+    tracing::info!("{signal} received: finishing what is in flight");
     if let Some(api) = api {
         let _ = api.await;
     }
-    if let Some(engine) = Arc::into_inner(engine) {
-        engine.stop(signals.hurry.clone()).await;
-    }
-    tracing::info!("stopped");
-    Ok(Exit::Ok)
+    let in_time = match Arc::into_inner(engine) {
+        Some(engine) => engine.stop(signals.hurry.clone()).await,
+        None => true,
+    };
+    tracing::info!(in_time, "stopped");
+    Ok(if in_time { Exit::Ok } else { Exit::Failures })
 }
 
 async fn start_api(
@@ -74,7 +79,8 @@ async fn start_api(
     let (vault, of) = (engine.vault(), global.clone());
     let make_vault = Arc::new(move || crate::vault::load_or_create(&of).map_err(|error| error.message().to_owned()));
     let live = Some(engine.live());
-    let api = Api { store, clock: Arc::new(SystemClock), nudge, vault, make_vault, live };
+    let public_read = Environment::read().flag("PATRA_PUBLIC_READ");
+    let api = Api { store, clock: Arc::new(SystemClock), nudge, vault, make_vault, live, public_read };
     let stop = signals.stop.clone();
     Ok(tokio::spawn(async move {
         if let Err(error) = patra_api::serve(listener, api, stop).await {

@@ -5,6 +5,7 @@
 mod auth;
 mod authoring;
 mod cli;
+mod collector;
 mod faults;
 mod gate;
 mod house;

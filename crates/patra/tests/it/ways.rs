@@ -237,7 +237,7 @@ async fn a_hold_on_other_work_holds_up_nothing_else() {
         place.apply(&crate::support::manifest(server.base_url()));
         let run = |to: &str| place.run(&["run", "far", "records", "--to", to]);
         assert!(run("2024-01-01T06:00:00Z").status.success());
-        for held in [["task", "1"], ["plan", "1"], ["slice", "1"], ["task", "999"]] {
+        for held in [["task", "1"], ["plan", "1"], ["slice", "1"]] {
             assert!(place.run(&["pause", held[0], held[1]]).status.success());
         }
         let output = run("2024-01-02");

@@ -19,10 +19,9 @@ fn window() -> Window {
 }
 
 fn decode(spec: &Snapshot, body: &str) -> Result<Decoded, Fault> {
-    Decoder::new(spec)
-        .unwrap()
-        .decode(&Bytes::copy_from_slice(body.as_bytes()), window())
-        .map_err(|refused| refused.fault)
+    let body = Bytes::copy_from_slice(body.as_bytes());
+    let response = Response { status: 200, headers: Vec::new(), body, redirected: None };
+    Decoder::new(spec).unwrap().decode(&response, "http://x/", window()).map_err(|refused| refused.fault)
 }
 
 fn items(items: &str) -> Decoded {
@@ -68,9 +67,9 @@ fn a_cut_body_may_be_tried_again_and_a_changed_shape_may_not() {
     let moved = decode(&spec(), r#"{"data":[]}"#).unwrap_err();
     assert_eq!(
         (moved.level, moved.message.as_str()),
-        (Level::L2, "items_path $.message.items finds nothing in the answer")
+        (Level::L4, "items_path $.message.items finds nothing in the answer")
     );
-    assert_eq!(decode(&spec(), r#"{"message":{"items":7}}"#).unwrap_err().level, Level::L2);
+    assert_eq!(decode(&spec(), r#"{"message":{"items":7}}"#).unwrap_err().level, Level::L4);
     assert_eq!(decode(&spec(), r#"{"message":{"items":null}}"#).unwrap().facts.items, 0);
     assert!(decode(&spec(), "{} trailing").is_err());
     assert!(decode(&spec(), &"[".repeat(100_000)).is_err(), "depth is bounded");
@@ -103,7 +102,7 @@ fn a_next_token_that_is_no_text_is_an_error_and_not_the_end() {
     assert_eq!(next("7").unwrap().facts.next_token.as_deref(), Some("7"));
     for wrong in ["[100]", r#"{"href":"/2"}"#, "true", r#""a\u0000b""#] {
         let fault = next(wrong).unwrap_err();
-        assert_eq!(fault.level, Level::L2, "{wrong}");
+        assert_eq!(fault.level, Level::L4, "{wrong}");
         assert!(fault.message.starts_with("next_token_path finds"), "{}", fault.message);
     }
 }

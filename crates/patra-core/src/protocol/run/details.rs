@@ -157,7 +157,8 @@ impl Run {
         let renamed = matched == 0 && page.facts.items as usize >= group.len();
         if strict && matched == 0 && !renamed {
             let fault = Fault::new(Code::PartialFail, Level::L2, MISSING);
-            let refusal = Refusal { fault, throttled: false, retry_after: None, evidence: page.evidence };
+            let evidence = page.evidence;
+            let refusal = Refusal { fault, throttled: false, retry_after: None, evidence, offline: false };
             self.reader.tally.gone += group.len() as u32;
             self.hold(group, refusal, true, wants);
             return;

@@ -8,6 +8,10 @@ use crate::tx::{Hold, Lease, RunEnd, Subject};
 
 pub(super) fn hold(lease: &Lease, verdict: &Verdict) -> Option<Hold> {
     let RunEnd::Failed { error } = &verdict.end else { return None };
+    // One source says nothing about the others: it is paused by itself. Only a credential is common to all.
+    if lease.source.is_some() && (error.level != Level::L4 || lease.credential.is_none()) {
+        return None;
+    }
     let (kind, subject) = match error.level {
         // A bug of ours, a damaged database, or something that is not set up here: no fault of the source.
         Level::L4 if matches!(error.code, Code::InternalError | Code::NotConfigured) => return None,

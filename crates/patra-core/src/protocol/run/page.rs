@@ -9,6 +9,7 @@ use crate::error::{Fault, Level};
 use crate::id::RunId;
 use crate::paging::{Facts, Position};
 use crate::record::{Candidate, Marked, Record, Rejected, deduplicate};
+use crate::source::Validators;
 use crate::tx::{BatchStats, Checked, CommitBatch, HttpStats, Lease, LeaseRef, Raw};
 
 /// A page that was read and mapped.
@@ -22,6 +23,10 @@ pub struct Page {
     /// Hash of the items, for the loop guard.
     pub content: [u8; 16],
     pub evidence: Evidence,
+    /// What it is recognised by when it comes again unchanged.
+    pub seen: Option<Validators>,
+    /// Where it was found, when it has moved there for good.
+    pub moved_to: Option<String>,
 }
 
 /// Why a page could not be read.
@@ -32,6 +37,8 @@ pub struct Refusal {
     pub throttled: bool,
     pub retry_after: Option<Duration>,
     pub evidence: Evidence,
+    /// Nobody can be reached just now: it is not the far side.
+    pub offline: bool,
 }
 
 impl Refusal {
@@ -132,6 +139,7 @@ impl Page {
             next,
             page_size: place.page_size,
             stream: Arc::clone(&policy.stream),
+            source: lease.source,
             records: self.records,
             rejected: self.rejected,
             marks: settled.marks,

@@ -31,6 +31,9 @@ pub(super) fn batch_key(run: RunId, batch_no: u32, position: &Position) -> Strin
 impl Run {
     /// The first page of this slice.
     pub(super) fn first(&self, policy: &Policy) -> Position {
+        if let Some(feed) = self.polling.first() {
+            return feed;
+        }
         match (&self.bounds.ids, self.bounds.pages) {
             (Some(segment), _) => Position::Keys { after: segment.range.after.clone() },
             (None, Some(pages)) => policy.paging.nth(pages.from),

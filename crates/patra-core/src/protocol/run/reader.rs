@@ -13,6 +13,7 @@ use crate::health::Advice;
 use crate::id::RunId;
 use crate::paging::{Position, Rule, Step, Walk};
 use crate::record::Marked;
+use crate::source::Validators;
 use crate::time::Ts;
 use crate::tx::{RateStats, RunEnd, SelfHealing};
 
@@ -23,6 +24,8 @@ pub struct Fetch {
     pub batch_no: u32,
     pub position: Position,
     pub page_size: u32,
+    /// An unchanged answer is recognised by these, if they are for the URL that is asked.
+    pub known: Option<Box<Validators>>,
 }
 
 #[derive(Debug)]
@@ -227,7 +230,8 @@ impl Run {
                 let page_size = self.page_size(policy);
                 self.reader.asked_size = page_size;
                 self.reader.healing.page_size_shrink |= page_size < policy.paging.page_size;
-                wants.push(Want::Fetch(Fetch { run, batch_no: self.reader.batch_no, position, page_size }));
+                let (batch_no, known) = (self.reader.batch_no, self.polling.known());
+                wants.push(Want::Fetch(Fetch { run, batch_no, position, page_size, known }));
             }
             Decision::WaitUntil(until) => {
                 let wait = until.since(now);
@@ -277,6 +281,7 @@ impl Run {
         let (Stage::Paging(policy), Some(here)) = (&self.stage, self.reader.position.clone()) else { return };
         let policy = std::sync::Arc::clone(policy);
         self.reader.pages += 1;
+        self.polling.on_page(&here, &mut page);
         let step = self.walk_on(&policy, &here, &page);
         // A page that is not committed brings the window no further.
         if let (Some(order), false) = (policy.order, matches!(step, Step::Broken(_))) {

@@ -38,6 +38,7 @@ impl Run {
         let Stage::Paging(policy) = &self.stage else { return };
         let policy = Arc::clone(policy);
         let details = self.reader.phase.is_some();
+        self.polling.on_refusal(&refusal);
         if self.reader.perhaps && !details && refusal.evidence.status == 404 {
             self.verdict = Some(Verdict { end: RunEnd::Succeeded, failure: None });
             self.reader.halt();

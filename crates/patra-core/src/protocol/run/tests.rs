@@ -177,6 +177,7 @@ fn lease() -> Lease {
         window: Some(Window { from: at(0), to: at(10) }),
         params: "{}".into(),
         credential: None,
+        source: None,
     }
 }
 
@@ -236,7 +237,13 @@ fn policy(paging: paging::Rule) -> Arc<Policy> {
 
 fn started(resume: Option<Option<Position>>) -> Got {
     let resume = resume.map(|next| Resume { run: RunId(6), batch_no: 4, next, total: None });
-    Got::Tx(Ok(Done::StartRun(RunStarted::Go { run: RUN, attempt_no: 9, snapshot_hash: "s".into(), resume })))
+    Got::Tx(Ok(Done::StartRun(RunStarted::Go {
+        run: RUN,
+        attempt_no: 9,
+        snapshot_hash: "s".into(),
+        resume,
+        known: None,
+    })))
 }
 
 fn token(text: &str) -> Position {
@@ -266,7 +273,7 @@ fn page(tag: u8, next: Option<&str>) -> Got {
 
 fn refusal(level: Level) -> Refusal {
     let fault = Fault::new(Code::NetworkError, level, "no answer");
-    Refusal { fault, throttled: false, retry_after: None, evidence: Evidence::default() }
+    Refusal { fault, throttled: false, retry_after: None, evidence: Evidence::default(), offline: false }
 }
 
 fn committed() -> Got {

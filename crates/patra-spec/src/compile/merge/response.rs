@@ -18,6 +18,7 @@ pub(super) fn response(endpoint: &Endpoint) -> Response {
         lenient: response.lenient.unwrap_or(false),
         csv: response.csv,
         xml: response.xml,
+        html: response.html,
         errors: response.errors.iter().map(error_rule).collect(),
         items_path: response.items_path.unwrap_or_else(whole),
         id_path: response.id_path.unwrap_or_default(),

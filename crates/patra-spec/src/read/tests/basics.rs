@@ -52,7 +52,7 @@ fn keys_and_types() {
     check(
         "path: /list",
         "colour: red",
-        "t.yaml:4:40: endpoints.list.http.colour: unknown key `colour`\n  hint: expected one of: base_url, path, method, headers, connect_timeout, read_timeout, timeout, max_body_bytes, max_redirects, compression, proxy",
+        "t.yaml:4:40: endpoints.list.http.colour: unknown key `colour`\n  hint: expected one of: base_url, url_param, path, method, headers, connect_timeout, read_timeout, timeout, max_body_bytes, max_redirects, compression, proxy",
     );
     check(
         "page_size: 100",
@@ -127,7 +127,7 @@ fn words_of_the_dictionaries() {
     check(
         "$.at }",
         "$.at, format: yml }",
-        "t.yaml:10:84: endpoints.list.response.format: `yml` is not one of json, xml, csv\n  hint: did you mean `xml`?",
+        "t.yaml:10:84: endpoints.list.response.format: `yml` is not one of json, xml, csv, feed, page, html\n  hint: did you mean `xml`?",
     );
 }
 

@@ -30,7 +30,8 @@ pub(crate) fn check(
 ) -> Result<Vec<Difference>, String> {
     let file = folder.join(&case.recorded);
     let body = std::fs::read(&file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
-    let response = Response { status: case.status, headers: case.headers.clone(), body: Bytes::from(body) };
+    let response =
+        Response { status: case.status, headers: case.headers.clone(), body: Bytes::from(body), redirected: None };
     let mut differences = Vec::new();
     let mut walk = Walk::new(spec);
     if let Some(size) = case.page_size {

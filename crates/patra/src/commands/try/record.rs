@@ -85,6 +85,8 @@ impl Recorder<'_> {
             Format::Json => "json",
             Format::Xml => "xml",
             Format::Csv => "csv",
+            Format::Feed => "feed",
+            Format::Page | Format::Html => "html",
         }
     }
 

@@ -24,6 +24,7 @@ fn lease(task: i64, fence: i64) -> Lease {
         window: Some(Window { from: at(0), to: at(1) }),
         params: "{}".into(),
         credential: None,
+        source: None,
     }
 }
 

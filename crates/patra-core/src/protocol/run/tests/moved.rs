@@ -20,7 +20,13 @@ fn resumed(policy: Policy, total: Option<u64>) -> (Driver, Vec<Want>) {
     let resume = Resume { run: RunId(6), batch_no: 1, next: Some(Position::Offset(2)), total };
     let mut driver = Driver::new(Options::default());
     let (run, snapshot_hash) = (RUN, "s".to_owned());
-    driver.on(Got::Tx(Ok(Done::StartRun(RunStarted::Go { run, attempt_no: 9, snapshot_hash, resume: Some(resume) }))));
+    driver.on(Got::Tx(Ok(Done::StartRun(RunStarted::Go {
+        run,
+        attempt_no: 9,
+        snapshot_hash,
+        resume: Some(resume),
+        known: None,
+    }))));
     let wants = driver.on(Got::Prepared(Ok(Arc::new(policy))));
     (driver, wants)
 }

@@ -1,0 +1,476 @@
+//! Sources, what they brought, and how the collector is: the routes under `/api` that have no envelope. Failures are
+//! `{error, meta}`.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use patra_core::port::CommandsExt as _;
+use patra_core::port::source::{ItemFilter, RawItem, Source, SourceFilter};
+use patra_core::state::{PausedReason, TriggerType};
+use patra_core::tx::{ChangeSource, MAX_SOURCES, SaveSources, SourceChanged, TxError};
+use patra_core::{Code, Ts};
+use patra_engine::sources::{self, Said};
+use patra_engine::{Asked, poll_now};
+
+use super::input::{PathText, path_text};
+use crate::Api;
+use crate::auth::Anonymous;
+use crate::envelope::Failure;
+use crate::request_id::RequestId;
+
+/// Until projects come, everything is of this one.
+const PROJECT: &str = "default";
+
+/// Most items of `GET /api/raw-items` and of `/for-digest`, and what is given unasked.
+const ITEMS: (u32, u32) = (100, 500);
+const DIGEST_ITEMS: (u32, u32) = (500, 1_000);
+
+type Answer = Result<Response, Failure>;
+
+fn answered(id: &RequestId, answer: Answer) -> Response {
+    answer.unwrap_or_else(|failure| failure.bare_answer(id))
+}
+
+// --- sources -------------------------------------------------------------------------------------------------------
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewSource {
+    #[serde(default)]
+    name: Option<String>,
+    r#type: String,
+    #[serde(default)]
+    config: Value,
+    #[serde(default)]
+    is_public: bool,
+    #[serde(default)]
+    is_active: Option<bool>,
+    #[serde(default)]
+    last_fetched_at: Option<Ts>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Change {
+    name: Option<String>,
+    config: Option<Value>,
+    is_public: Option<bool>,
+    is_active: Option<bool>,
+}
+
+pub(super) async fn list(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    anonymous: Option<Extension<Anonymous>>,
+) -> Response {
+    let anonymous = anonymous.is_some();
+    let found = api
+        .store
+        .sources(SourceFilter { project_key: Some(PROJECT.into()), public_only: anonymous, ..SourceFilter::default() })
+        .await;
+    let answer = found.map_err(Failure::from).map(|sources| {
+        let shown: Vec<_> = sources.iter().map(|source| source_json(source, anonymous)).collect();
+        Json(shown).into_response()
+    });
+    answered(&id, answer)
+}
+
+pub(super) async fn create(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    body: Result<Json<NewSource>, JsonRejection>,
+) -> Response {
+    answered(&id, add(&api, body).await)
+}
+
+async fn add(api: &Api, body: Result<Json<NewSource>, JsonRejection>) -> Answer {
+    let Json(NewSource { name, r#type, config, is_public, is_active, last_fetched_at }) =
+        body.map_err(|error| unread(&error))?;
+    let said = Said { r#type, name, config, is_public, is_active, last_fetched_at };
+    let source = sources::checked(said).map_err(Failure::bad_request)?;
+    let save = SaveSources { project_key: PROJECT.into(), sources: vec![source] };
+    let saved = api.store.run(Arc::new(save)).await?;
+    let saved = saved.sources.first().ok_or_else(|| unexpected("nothing was stored"))?;
+    if saved.existed {
+        let message = format!("there is such a source already: {}", saved.id);
+        return Err(Failure::new(StatusCode::CONFLICT, Code::TaskConflict, message)
+            .detail("source_id", saved.id.0.into())
+            .hint("change that one with PUT"));
+    }
+    (api.nudge)();
+    let source = read(api, saved.id.0).await?;
+    Ok((StatusCode::CREATED, Json(source_json(&source, false))).into_response())
+}
+
+pub(super) async fn show(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    anonymous: Option<Extension<Anonymous>>,
+    path: PathText,
+) -> Response {
+    let answer = async {
+        let source = read(&api, number(path)?).await?;
+        if anonymous.is_some() && !source.is_public {
+            return Err(unknown(source.id.0));
+        }
+        Ok(Json(source_json(&source, anonymous.is_some())).into_response())
+    };
+    answered(&id, answer.await)
+}
+
+pub(super) async fn change(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    path: PathText,
+    body: Result<Json<Change>, JsonRejection>,
+) -> Response {
+    let answer = async {
+        let number = number(path)?;
+        let Json(Change { name, config, is_public, is_active }) = body.map_err(|error| unread(&error))?;
+        let source = read(&api, number).await?;
+        if let Some(name) = &name {
+            sources::check_name(name).map_err(Failure::bad_request)?;
+        }
+        let checked = config.map(|config| sources::checked_config(&source.r#type, config));
+        let config = checked.transpose().map_err(Failure::bad_request)?;
+        // What says the same changes nothing: what is queued goes on.
+        let config = config.filter(|config| config.config != source.config);
+        update(&api, ChangeSource { name, config, is_public, is_active, ..of(number) }).await?;
+        Ok(Json(source_json(&read(&api, number).await?, false)).into_response())
+    };
+    answered(&id, answer.await)
+}
+
+pub(super) async fn delete(State(api): State<Api>, Extension(id): Extension<RequestId>, path: PathText) -> Response {
+    let answer = async {
+        let number = number(path)?;
+        update(&api, ChangeSource { delete: true, ..of(number) }).await?;
+        Ok(Json(json!({ "id": number, "is_deleted": true })).into_response())
+    };
+    answered(&id, answer.await)
+}
+
+pub(super) async fn pause(State(api): State<Api>, Extension(id): Extension<RequestId>, path: PathText) -> Response {
+    answered(&id, set_active(&api, path, false).await)
+}
+
+pub(super) async fn resume(State(api): State<Api>, Extension(id): Extension<RequestId>, path: PathText) -> Response {
+    answered(&id, set_active(&api, path, true).await)
+}
+
+async fn set_active(api: &Api, path: PathText, is_active: bool) -> Answer {
+    let number = number(path)?;
+    update(api, ChangeSource { is_active: Some(is_active), ..of(number) }).await?;
+    Ok(Json(source_json(&read(api, number).await?, false)).into_response())
+}
+
+pub(super) async fn collect(State(api): State<Api>, Extension(id): Extension<RequestId>, path: PathText) -> Response {
+    let answer = async {
+        let number = number(path)?;
+        let source = read(&api, number).await?;
+        match poll_now(&api.store, source.id, TriggerType::Api).await? {
+            Asked::Task(task) => {
+                (api.nudge)();
+                let data = json!({ "task_id": task, "source_id": number, "status": "pending" });
+                Ok((StatusCode::ACCEPTED, Json(data)).into_response())
+            }
+            Asked::Skipped(reason) => {
+                let skipped = json!({ "source_id": number, "status": "skipped", "reason": reason });
+                Ok(Json(skipped).into_response())
+            }
+            Asked::Refused(reason) => Err(Failure::bad_request(reason)),
+        }
+    };
+    answered(&id, answer.await)
+}
+
+/// Adds the feeds of an OPML list.
+pub(super) async fn import_opml(State(api): State<Api>, Extension(id): Extension<RequestId>, body: String) -> Response {
+    let answer = async {
+        let outlines = sources::opml::read(&body).map_err(Failure::bad_request)?;
+        let (mut added, mut existed, mut unusable) = (0_u64, 0_u64, Vec::new());
+        let mut good = Vec::new();
+        for (at, outline) in outlines.into_iter().enumerate() {
+            let config = json!({ "url": outline.url });
+            let said = Said { r#type: "rss".into(), name: outline.title, config, ..Said::default() };
+            match sources::checked(said) {
+                Ok(source) => good.push(source),
+                Err(reason) => unusable.push(json!({ "entry": at + 1, "reason": reason })),
+            }
+        }
+        for some in good.chunks(MAX_SOURCES) {
+            let save = SaveSources { project_key: PROJECT.into(), sources: some.to_vec() };
+            for saved in api.store.run(Arc::new(save)).await?.sources {
+                *(if saved.existed { &mut existed } else { &mut added }) += 1;
+            }
+        }
+        (api.nudge)();
+        Ok(Json(json!({ "added": added, "existed": existed, "unusable": unusable })).into_response())
+    };
+    answered(&id, answer.await)
+}
+
+/// The feeds among the sources as OPML.
+pub(super) async fn export_opml(State(api): State<Api>, Extension(id): Extension<RequestId>) -> Response {
+    let filter = SourceFilter { project_key: Some(PROJECT.into()), ..SourceFilter::default() };
+    let answer = api.store.sources(filter).await.map_err(Failure::from).map(|found| {
+        let kind = [(axum::http::header::CONTENT_TYPE, "text/x-opml; charset=utf-8")];
+        (kind, sources::to_opml(&found)).into_response()
+    });
+    answered(&id, answer)
+}
+
+fn of(id: i64) -> ChangeSource {
+    ChangeSource { id, project_key: PROJECT.into(), ..ChangeSource::default() }
+}
+
+async fn update(api: &Api, change: ChangeSource) -> Result<(), Failure> {
+    let id = change.id;
+    match api.store.run(change).await {
+        Ok(SourceChanged::Changed) => {
+            (api.nudge)();
+            Ok(())
+        }
+        Ok(SourceChanged::Unknown) => Err(unknown(id)),
+        Err(TxError::Conflict) => {
+            let message = "another source has this address already";
+            Err(Failure::new(StatusCode::CONFLICT, Code::TaskConflict, message))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn read(api: &Api, id: i64) -> Result<Source, Failure> {
+    let filter = SourceFilter { project_key: Some(PROJECT.into()), ids: Some(vec![id]), ..SourceFilter::default() };
+    api.store.sources(filter).await?.pop().ok_or_else(|| unknown(id))
+}
+
+fn unknown(id: i64) -> Failure {
+    Failure::new(StatusCode::NOT_FOUND, Code::NotFound, format!("there is no source {id}"))
+}
+
+fn unexpected(message: &str) -> Failure {
+    Failure::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalError, message)
+}
+
+fn number(path: PathText) -> Result<i64, Failure> {
+    let text = path_text(path)?;
+    text.parse().map_err(|_| Failure::bad_request(format!("{text:?} is no id of a source")))
+}
+
+fn unread(error: &JsonRejection) -> Failure {
+    Failure { status: error.status(), ..Failure::bad_request(error.body_text()) }
+}
+
+fn source_json(source: &Source, anonymous: bool) -> Value {
+    let state = &source.state;
+    let mut shown = json!({
+        "id": source.id,
+        "name": source.name,
+        "type": source.r#type,
+        "config": config(source),
+        "is_active": state.paused.is_none(),
+        "is_public": source.is_public,
+        "is_deleted": false,
+        "last_fetched_at": state.last_fetched_at.map(millis),
+        "fetch_count": state.fetch_count,
+        "fetch_error_count": state.fetch_error_count,
+        "last_error": state.last_error,
+        "created_at": millis(source.created_at),
+        "updated_at": millis(source.updated_at),
+    });
+    if let (Some(map), false) = (shown.as_object_mut(), anonymous) {
+        map.insert("fetch_interval_minutes".into(), source.interval.minutes.into());
+        map.insert("next_fetch_at".into(), next_fetch_at(source).map(millis).into());
+        map.insert("paused_reason".into(), state.paused.map(PausedReason::as_str).into());
+        map.insert("paused_at".into(), state.paused_at.map(millis).into());
+    }
+    shown
+}
+
+fn config(source: &Source) -> Value {
+    serde_json::from_str(&source.config).unwrap_or_default()
+}
+
+/// The last fetch and one interval (COLL-73): the promise. When it really happens is `next_attempt_at`.
+fn next_fetch_at(source: &Source) -> Option<Ts> {
+    let fetched = source.state.last_fetched_at?;
+    let collected = source.state.paused.is_none() && source.unsupported.is_none();
+    collected.then(|| fetched + source.interval.duration())
+}
+
+/// RFC 3339 with milliseconds, always.
+fn millis(at: Ts) -> String {
+    at.to_millis_text()
+}
+
+// --- the collector -------------------------------------------------------------------------------------------------
+
+pub(super) async fn status(State(api): State<Api>, Extension(id): Extension<RequestId>) -> Response {
+    answered(&id, collector_status(&api).await)
+}
+
+async fn collector_status(api: &Api) -> Answer {
+    let filter = SourceFilter { project_key: Some(PROJECT.into()), ..SourceFilter::default() };
+    let (sources, doing) = (api.store.sources(filter).await?, api.store.collecting(PROJECT).await?);
+    let now = doing.now.unwrap_or_else(|| api.clock.now());
+    let shown: Vec<_> = sources.iter().map(status_json).collect();
+    let paused = sources.iter().filter(|source| source.state.paused.is_some()).count();
+    let by_error =
+        sources.iter().filter(|source| source.state.paused.is_some_and(|why| why != PausedReason::User)).count();
+    let rate = |part: i64| (doing.fetches_24h > 0).then(|| part as f64 / doing.fetches_24h as f64);
+    let beat = doing.beats.iter().find(|beat| !beat.leaving).or(doing.beats.first());
+    // A tick may take its time; one that is missing twice is not coming.
+    let alive = beat.is_some_and(|beat| {
+        let late = std::time::Duration::from_secs(u64::try_from(beat.tick_seconds).unwrap_or(60).max(5));
+        !beat.leaving && now <= beat.next_tick_at + late
+    });
+    let body = json!({
+        "sources": shown,
+        "stats": {
+            "total_sources": sources.len(),
+            "active_sources": sources.len() - paused,
+            "paused_sources": paused,
+            "paused_by_error": by_error,
+            "fetches_24h": doing.fetches_24h,
+            "errors_24h": doing.errors_24h,
+            "success_rate_24h": rate(doing.fetches_24h - doing.errors_24h),
+            "failure_rate_24h": rate(doing.errors_24h),
+            "raw_items_24h": doing.items_24h,
+            "items_24h": doing.items_24h,
+        },
+        "collector": {
+            "alive": alive,
+            "last_tick_at": beat.map(|beat| millis(beat.last_tick_at)),
+            "next_tick_at": beat.filter(|_| alive).map(|beat| millis(beat.next_tick_at)),
+            "tick_seconds": beat.map(|beat| beat.tick_seconds),
+            "concurrency": beat.map(|beat| beat.concurrency),
+            "running": doing.running,
+        },
+    });
+    Ok(Json(body).into_response())
+}
+
+fn status_json(source: &Source) -> Value {
+    let state = &source.state;
+    let word = match () {
+        () if source.unsupported.is_some() => "unsupported",
+        () if state.paused.is_some() => "paused",
+        () if state.last_error.is_some() => "error",
+        () if state.last_fetched_at.is_none() => "pending",
+        () => "ok",
+    };
+    json!({
+        "id": source.id,
+        "name": source.name,
+        "type": source.r#type,
+        "interval_minutes": source.interval.minutes,
+        "interval_from": source.interval.from.as_str(),
+        "last_fetched_at": state.last_fetched_at.map(millis),
+        "next_fetch_at": next_fetch_at(source).map(millis),
+        "next_attempt_at": source.polling.or(state.next_due_at).filter(|at| *at > Ts::from_secs(0)).map(millis),
+        "fetch_count": state.fetch_count,
+        "fetch_error_count": state.fetch_error_count,
+        "last_error": state.last_error,
+        "last_error_at": state.last_error_at.map(millis),
+        "status": word,
+        "paused_reason": state.paused.map(PausedReason::as_str),
+        "reason": source.unsupported,
+    })
+}
+
+// --- items ---------------------------------------------------------------------------------------------------------
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wanted {
+    source_id: Option<i64>,
+    source_ids: Option<String>,
+    since: Option<Ts>,
+    limit: Option<u32>,
+    offset: Option<u32>,
+}
+
+pub(super) async fn items(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    wanted: Result<Query<Wanted>, QueryRejection>,
+) -> Response {
+    answered(&id, raw_items(&api, wanted, ITEMS).await)
+}
+
+pub(super) async fn for_digest(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    wanted: Result<Query<Wanted>, QueryRejection>,
+) -> Response {
+    answered(&id, raw_items(&api, wanted, DIGEST_ITEMS).await)
+}
+
+async fn raw_items(api: &Api, wanted: Result<Query<Wanted>, QueryRejection>, (usual, most): (u32, u32)) -> Answer {
+    let Query(wanted) = wanted
+        .map_err(|error| Failure { status: StatusCode::BAD_REQUEST, ..Failure::bad_request(error.body_text()) })?;
+    let several = wanted.source_ids.as_deref().map(numbers).transpose()?;
+    let filter = ItemFilter {
+        project_key: PROJECT.into(),
+        sources: several.or(wanted.source_id.map(|one| vec![one])),
+        since: wanted.since,
+        limit: wanted.limit.unwrap_or(usual).clamp(1, most),
+        offset: wanted.offset.unwrap_or(0),
+    };
+    let items = api.store.raw_items(filter).await?;
+    Ok(Json(items.iter().map(item_json).collect::<Vec<_>>()).into_response())
+}
+
+/// `1,2,3`.
+fn numbers(text: &str) -> Result<Vec<i64>, Failure> {
+    let wrong = |part: &str| Failure::bad_request(format!("source_ids: {part:?} is no id of a source"));
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    parts.map(|part| part.parse().map_err(|_| wrong(part))).collect()
+}
+
+fn item_json(item: &RawItem) -> Value {
+    let mut fields: Map<String, Value> = serde_json::from_str(&item.fields).unwrap_or_default();
+    let mut take = |name: &str| fields.remove(name).unwrap_or_default();
+    let (title, url, author) = (take("title"), take("url"), take("author"));
+    let (content, published_at) = (take("content"), take("published_at"));
+    let published_at = published_at.as_str().and_then(|text| text.parse::<Ts>().ok()).map(millis);
+    json!({
+        "id": item.id,
+        "source_id": item.source,
+        "source_name": item.source_name,
+        "source_type": item.source_type,
+        "title": title,
+        "url": url,
+        "author": author,
+        "content": content,
+        "published_at": published_at,
+        "fetched_at": millis(item.fetched_at),
+        "dedup_key": format!("{}:{}", item.source, item.dedup_key),
+        "metadata": fields,
+    })
+}
+
+pub(super) async fn stats(State(api): State<Api>, Extension(id): Extension<RequestId>) -> Response {
+    let answer = api.store.raw_item_stats(PROJECT).await.map_err(Failure::from).map(|stats| {
+        let shown = stats.iter().map(|of| {
+            json!({
+                "source_id": of.source,
+                "name": of.name,
+                "type": of.r#type,
+                "total_items": of.total_items,
+                "items_24h": of.items_24h,
+                "last_item_at": of.last_item_at.map(millis),
+            })
+        });
+        Json(shown.collect::<Vec<_>>()).into_response()
+    });
+    answered(&id, answer)
+}

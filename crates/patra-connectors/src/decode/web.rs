@@ -1,0 +1,142 @@
+//! Feeds and pages as JSON, for the paths of a manifest.
+
+use serde_json::{Map, Value, json};
+use url::Url;
+
+use patra_core::record::MAX_KEY_BYTES;
+use patra_core::{Code, Fault, Level, Ts, hash};
+use patra_spec::manifest::Html;
+
+use crate::feed::{self, Entry, Feed, Rule, Text};
+use crate::page::{self, Field, PageError, Rules};
+
+/// A feed: what it says of itself, and its entries with a key each.
+pub(super) fn of_feed(body: &[u8], content_type: Option<&str>, base: &Url) -> Result<String, Fault> {
+    let feed = feed::read(body, content_type, base).map_err(|error| unreadable(&error))?;
+    Ok(feed_json(&feed).to_string())
+}
+
+/// A page: the feed that it is, or the one that it names, or itself as the only entry.
+pub(super) fn of_page(body: &[u8], content_type: Option<&str>, base: &Url) -> Result<String, Fault> {
+    match feed::read(body, content_type, base) {
+        Ok(feed) => return Ok(feed_json(&feed).to_string()),
+        Err(feed::FeedError::Page { feed: Some(next) }) => {
+            return Ok(json!({ "entries": [], "next_url": next, "has_more": true }).to_string());
+        }
+        Err(feed::FeedError::Page { feed: None } | feed::FeedError::NotAFeed { .. }) => {}
+        Err(error) => return Err(unreadable(&error)),
+    }
+    let html = feed::decode(body, content_type);
+    let declared = page::feeds(&html, base).map_err(|error| refused(&error))?.into_iter().find(|feed| feed.declared);
+    if let Some(feed) = declared {
+        return Ok(json!({ "entries": [], "next_url": feed.href, "has_more": true }).to_string());
+    }
+    let page = page::article(&html, base).map_err(|error| refused(&error))?;
+    let entry = json!({
+        // It is another one when its text is.
+        "key": format!("{base}#{}", page.hash),
+        "title": page.title,
+        "url": page.url,
+        "author": page.author,
+        "content": page.text,
+        "summary": page.description,
+        "published": page.published.and_then(|date| date.at),
+        "image": page.image,
+    });
+    Ok(json!({ "feed": { "title": entry["title"], "link": entry["url"] }, "entries": [entry] }).to_string())
+}
+
+/// The rows of a page.
+pub(super) fn of_rows(
+    body: &[u8],
+    content_type: Option<&str>,
+    base: &Url,
+    html: &Html,
+    now: Ts,
+) -> Result<String, Fault> {
+    let text = feed::decode(body, content_type);
+    let rules = rules(html);
+    match page::select(&text, base, &rules) {
+        Ok(mut rows) => {
+            // A row says nothing of when it was seen.
+            let day = now.to_micros_text()[..10].to_owned();
+            rows.iter_mut().for_each(|row| drop(row.insert("observed_on".to_owned(), day.clone().into())));
+            Ok(json!(rows).to_string())
+        }
+        Err(PageError::NoRows { .. }) if html.empty_text.as_ref().is_some_and(|none| text.contains(none)) => {
+            Ok("[]".to_owned())
+        }
+        Err(error) => Err(refused(&error)),
+    }
+}
+
+/// `selector @attribute []`: each part may be missing.
+fn rules(html: &Html) -> Rules {
+    let field = |text: &str| {
+        let (text, many) = match text.trim().strip_suffix("[]") {
+            Some(one) => (one.trim(), true),
+            None => (text.trim(), false),
+        };
+        let (selector, attr) = match text.rsplit_once('@') {
+            Some((selector, attr)) => (selector.trim(), Some(attr.trim().to_owned())),
+            None => (text, None),
+        };
+        Field { selector: Some(selector.to_owned()).filter(|text| !text.is_empty()), attr, many, required: false }
+    };
+    Rules {
+        item: html.rows.clone().unwrap_or_default(),
+        fields: html.fields.iter().map(|(name, text)| (name.clone(), field(text))).collect(),
+    }
+}
+
+fn feed_json(feed: &Feed) -> Value {
+    let keys = feed::identity(feed, Rule::default());
+    let entries: Vec<_> = feed.entries.iter().zip(keys).map(|(entry, key)| entry_json(entry, key)).collect();
+    json!({
+        "feed": {
+            "title": feed.title,
+            "link": feed.link,
+            "subtitle": feed.subtitle,
+            "language": feed.language,
+            "updated": feed.updated.as_ref().and_then(|date| date.at),
+            "ttl_minutes": feed.ttl_minutes,
+        },
+        "entries": entries,
+    })
+}
+
+fn entry_json(entry: &Entry, key: String) -> Value {
+    let key = if key.len() > MAX_KEY_BYTES { hash::digest(&["entry", &key]) } else { key };
+    let content = entry.content.first().or(entry.summary.as_ref());
+    let tags: Vec<_> = entry.tags.iter().filter_map(|tag| tag.term.as_deref().or(tag.label.as_deref())).collect();
+    let mut json = Map::new();
+    let mut put = |name: &str, value: Value| {
+        if !value.is_null() && value != json!([]) {
+            json.insert(name.to_owned(), value);
+        }
+    };
+    put("key", key.into());
+    put("id", json!(entry.id));
+    put("title", json!(entry.title));
+    put("url", json!(entry.link));
+    put("summary", json!(entry.summary.as_ref().map(Text::to_html)));
+    put("content", json!(content.map(Text::to_html)));
+    put("author", json!(entry.author));
+    put("published", json!(entry.published.as_ref().and_then(|date| date.at)));
+    put("updated", json!(entry.updated.as_ref().or(entry.published.as_ref()).and_then(|date| date.at)));
+    put("language", json!(entry.language));
+    put("tags", json!(tags));
+    put("enclosures", json!(entry.enclosures));
+    put("image", json!(entry.image));
+    put("comments", json!(entry.comments));
+    json.into()
+}
+
+/// Another reading of the same bytes would find the same.
+fn unreadable(error: &feed::FeedError) -> Fault {
+    Fault::new(Code::ParseError, Level::L2, error.to_string())
+}
+
+fn refused(error: &PageError) -> Fault {
+    Fault::new(Code::ParseError, Level::L2, error.to_string())
+}

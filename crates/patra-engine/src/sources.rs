@@ -1,0 +1,334 @@
+//! What a source is to the engine: which endpoint it polls, with which params, and why it cannot be.
+
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value, json};
+use url::Url;
+
+use patra_core::Ts;
+use patra_core::hash;
+use patra_core::params::Params;
+use patra_core::port::source::Source;
+use patra_core::source::{self, MAX_MINUTES};
+use patra_core::tx::{NewConfig, NewSource};
+use patra_spec::{Manifest, Problems};
+
+pub use patra_connectors::opml;
+
+/// The manifest behind the types that need no other.
+pub const BUILT_IN: &str = include_str!("../../../sources/collector.yaml");
+/// Its provenance; one that is applied under this code takes its place.
+pub const PROVENANCE: &str = "collector";
+/// What a source that brings its own mapping is of.
+pub const CUSTOM: &str = "custom_api";
+/// Longest name of a source, in bytes.
+pub const MAX_NAME_BYTES: usize = 500;
+/// Longest config of a source, in bytes.
+pub const MAX_CONFIG_BYTES: usize = 64 << 10;
+
+/// Types without a fetcher here, and why.
+const UNSUPPORTED: &[(&str, &str)] = &[
+    ("twitter_feed", "no fetcher for type 'twitter_feed'"),
+    ("twitter_list", "no fetcher for type 'twitter_list'"),
+    ("twitter_bookmarks", "no fetcher for type 'twitter_bookmarks'"),
+];
+
+/// Why sources of a type cannot be fetched; `None` when they can.
+pub fn unsupported(r#type: &str) -> Option<String> {
+    let known = UNSUPPORTED.iter().find(|(name, _)| *name == r#type).map(|(_, why)| (*why).to_owned());
+    known.or_else(|| (!is_fetched(r#type)).then(|| Source::no_fetcher(r#type)))
+}
+
+fn is_fetched(r#type: &str) -> bool {
+    matches!(r#type, "rss" | "digest_feed" | "website" | "hackernews" | "reddit" | "github_trending" | CUSTOM)
+}
+
+/// The built-in manifest. It is part of the program, and a test reads it.
+pub(crate) fn built_in() -> Result<&'static Manifest, String> {
+    static MANIFEST: LazyLock<Result<Manifest, Problems>> =
+        LazyLock::new(|| patra_spec::read("sources/collector.yaml", BUILT_IN));
+    MANIFEST.as_ref().map_err(ToString::to_string)
+}
+
+/// The feeds among sources as a list for other readers.
+pub fn to_opml(sources: &[Source]) -> String {
+    let url = |source: &Source| -> Option<String> {
+        let config: Value = serde_json::from_str(&source.config).ok()?;
+        Some(config.get("url")?.as_str()?.to_owned())
+    };
+    let is_feed = |source: &&Source| matches!(source.r#type.as_str(), "rss" | "digest_feed");
+    let feeds: Vec<_> =
+        sources.iter().filter(is_feed).filter_map(|source| Some((source.name.as_str(), url(source)?))).collect();
+    opml::write("Patra", feeds.iter().map(|(name, url)| (*name, url.as_str())))
+}
+
+/// Where a source's polls go.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Target {
+    pub(crate) provenance_code: String,
+    pub(crate) endpoint_name: String,
+    pub(crate) params: Params,
+    /// Where the source brings its own mapping.
+    pub(crate) manifest: Option<Box<Manifest>>,
+}
+
+/// What somebody says of a source to be.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Said {
+    pub r#type: String,
+    pub name: Option<String>,
+    pub config: Value,
+    pub is_public: bool,
+    pub is_active: Option<bool>,
+    pub last_fetched_at: Option<Ts>,
+}
+
+/// A source that can be stored, or a sentence about what is wrong with it.
+pub fn checked(said: Said) -> Result<NewSource, String> {
+    let Said { r#type, name, config, is_public, is_active, last_fetched_at } = said;
+    let r#type = r#type.trim().to_ascii_lowercase();
+    let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    if r#type.is_empty() || r#type.len() > 64 || !r#type.chars().all(word) {
+        return Err(format!("`type` is {type:?}: expected letters, digits and `_`, such as rss"));
+    }
+    let NewConfig { config, source_key, minutes } = checked_config(&r#type, config)?;
+    let name = match name.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()) {
+        Some(name) => name,
+        None => source_key.split_once(' ').map_or(source_key.clone(), |(_, rest)| rest.to_owned()),
+    };
+    check_name(&name)?;
+    let name = patra_core::text::beginning(&name, MAX_NAME_BYTES).to_owned();
+    let is_active = is_active.unwrap_or(true);
+    Ok(NewSource { r#type, name, config, source_key, minutes, is_public, is_active, last_fetched_at })
+}
+
+pub fn check_name(name: &str) -> Result<(), String> {
+    if name.trim().is_empty() || name.contains(|c: char| c.is_control()) {
+        return Err("`name` is empty or holds a control character".to_owned());
+    }
+    Ok(())
+}
+
+/// A config that a source of the type can have.
+pub fn checked_config(r#type: &str, config: Value) -> Result<NewConfig, String> {
+    let Value::Object(mut map) = config else {
+        return Err("`config` must be an object, such as {\"url\": \"https://example.com/rss\"}".to_owned());
+    };
+    let minutes = match map.get("fetch_interval_minutes") {
+        None | Some(Value::Null) => None,
+        Some(value) => {
+            let minutes = value.as_u64().filter(|minutes| (1..=u64::from(MAX_MINUTES)).contains(minutes));
+            let reason =
+                format!("`fetch_interval_minutes` is {value}: expected a whole number from 1 to {MAX_MINUTES}");
+            Some(minutes.and_then(|minutes| u32::try_from(minutes).ok()).ok_or(reason)?)
+        }
+    };
+    if let Some(url) = map.get("url") {
+        let url = url.as_str().ok_or("`url` must be a text")?;
+        let url = address(url)?;
+        map.insert("url".to_owned(), url.into());
+    }
+    let config = Value::Object(map);
+    let text = hash::canonical(&config);
+    if text.len() > MAX_CONFIG_BYTES {
+        return Err(format!("`config` has more than {MAX_CONFIG_BYTES} bytes"));
+    }
+    if text.contains("\\u0000") {
+        return Err("`config` holds a NUL character".to_owned());
+    }
+    // What nobody fetches is taken as it is: it may be fetched one day.
+    if is_fetched(r#type) {
+        target(r#type, &config)?;
+    }
+    Ok(NewConfig { source_key: source::key(r#type, &config), config: text, minutes })
+}
+
+fn address(text: &str) -> Result<String, String> {
+    let url = Url::parse(text.trim()).map_err(|error| format!("`url` is unreadable: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return Err(format!("`url` must begin with http:// or https://, found `{}:`", url.scheme()));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("`url` holds a user or a password: they would be stored and shown".to_owned());
+    }
+    Ok(url.into())
+}
+
+/// Where polls of a source go, by its type and config.
+pub(crate) fn target(r#type: &str, config: &Value) -> Result<Target, String> {
+    let of = |endpoint: &str, params: Params| Target {
+        provenance_code: PROVENANCE.to_owned(),
+        endpoint_name: endpoint.to_owned(),
+        params,
+        manifest: None,
+    };
+    match r#type {
+        "rss" | "digest_feed" | "website" => {
+            let url = given(config, "url")?.ok_or("`config.url` is missing: where is it?")?;
+            Ok(of(r#type, Params::from([("url".to_owned(), url)])))
+        }
+        "hackernews" => hackernews(config).map(|params| of(r#type, params)),
+        "reddit" => {
+            let mut params = taken(config, &["subreddit", "sort", "limit"])?;
+            let name = params.get("subreddit").ok_or("`config.subreddit` is missing")?;
+            let bare = name.trim_start_matches("/r/").trim_start_matches("r/").to_owned();
+            params.insert("subreddit".to_owned(), bare);
+            Ok(of(r#type, params))
+        }
+        "github_trending" => Ok(of(r#type, taken(config, &["language", "since"])?)),
+        CUSTOM => custom(config),
+        other => Err(Source::no_fetcher(other)),
+    }
+}
+
+/// `filter` is a page of the site, or tags as Algolia has them.
+fn hackernews(config: &Value) -> Result<Params, String> {
+    let mut params = taken(config, &["min_score"])?;
+    let filter = given(config, "filter")?.unwrap_or_else(|| "top".to_owned());
+    let (search, tags) = match filter.as_str() {
+        "top" | "best" | "front_page" => ("search", "front_page"),
+        "new" => ("search_by_date", "story"),
+        "ask" => ("search_by_date", "ask_hn"),
+        "show" => ("search_by_date", "show_hn"),
+        "jobs" | "job" => ("search_by_date", "job"),
+        tags => ("search_by_date", tags),
+    };
+    params.insert("search".to_owned(), search.to_owned());
+    params.insert("tags".to_owned(), tags.to_owned());
+    Ok(params)
+}
+
+/// An endpoint of an applied manifest, or a mapping of its own.
+fn custom(config: &Value) -> Result<Target, String> {
+    if let Some(code) = given(config, "provenance")? {
+        let endpoint = given(config, "endpoint")?.ok_or("`config.endpoint` is missing beside `provenance`")?;
+        let params = match config.get("params") {
+            None | Some(Value::Null) => Params::new(),
+            Some(Value::Object(map)) => map
+                .iter()
+                .map(|(name, value)| Ok((name.clone(), as_text(value, name)?)))
+                .collect::<Result<_, String>>()?,
+            Some(_) => return Err("`config.params` must be an object".to_owned()),
+        };
+        return Ok(Target { provenance_code: code, endpoint_name: endpoint, params, manifest: None });
+    }
+    let url = given(config, "url")?.or(given(config, "endpoint")?);
+    let url =
+        url.ok_or("`config` names neither `url` with `items_path` and `id_path`, nor `provenance` and `endpoint`")?;
+    let url = address(&url)?;
+    let mut response = Map::new();
+    for key in ["items_path", "id_path", "updated_at_path", "updated_at_format", "format", "html", "xml", "csv"] {
+        response.extend(config.get(key).map(|value| (key.to_owned(), value.clone())));
+    }
+    let manifest = json!({
+        "provenance": CUSTOM,
+        "name": "A source with its own mapping",
+        "allow_http": true,
+        "endpoints": { CUSTOM: {
+            "polled": true,
+            "kind": "article",
+            "params": { "url": { "required": true } },
+            "http": {
+                "url_param": "url",
+                "headers": config.get("headers").cloned().unwrap_or_else(|| json!({})),
+                "timeout": "PT20S", "max_body_bytes": 5_242_880, "max_redirects": 3,
+            },
+            "response": response,
+            "record": { "dedup_scope": "source" },
+            "fields": config.get("fields").cloned().unwrap_or_else(|| json!({})),
+            "rate_limit": { "refill_rate_per_sec": 1, "burst": 1, "scope": "host" },
+            "retry": { "max_attempts": 2, "min_delay": "PT1S", "max_delay": "PT5S" },
+        } },
+    });
+    let manifest = patra_spec::read("config", &manifest.to_string()).map_err(|problems| problems.to_string())?;
+    Ok(Target {
+        provenance_code: CUSTOM.to_owned(),
+        endpoint_name: CUSTOM.to_owned(),
+        params: Params::from([("url".to_owned(), url)]),
+        manifest: Some(Box::new(manifest)),
+    })
+}
+
+fn taken(config: &Value, names: &[&str]) -> Result<Params, String> {
+    let mut params = Params::new();
+    for name in names {
+        params.extend(given(config, name)?.map(|value| ((*name).to_owned(), value)));
+    }
+    Ok(params)
+}
+
+fn given(config: &Value, name: &str) -> Result<Option<String>, String> {
+    match config.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => as_text(value, name).map(|text| Some(text).filter(|text| !text.trim().is_empty())),
+    }
+}
+
+fn as_text(value: &Value, name: &str) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Number(number) => Ok(number.to_string()),
+        Value::Bool(flag) => Ok(flag.to_string()),
+        _ => Err(format!("`{name}` must be a text or a number")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(r#type: &str, config: Value) -> Result<NewSource, String> {
+        checked(Said { r#type: r#type.into(), config, ..Said::default() })
+    }
+
+    #[test]
+    fn the_built_in_manifest_serves_every_type_that_is_fetched() {
+        let manifest = built_in().unwrap();
+        for (name, _) in source::TYPES {
+            let known = manifest.endpoints.contains_key(*name) || *name == CUSTOM;
+            assert_eq!(known, unsupported(name).is_none(), "{name}");
+        }
+        for name in manifest.endpoints.keys() {
+            let compiled = patra_spec::compile(manifest, name, patra_core::state::Operation::Harvest);
+            assert!(compiled.unwrap().snapshot.polled, "{name}");
+        }
+    }
+
+    // covers: COLL-85, COLL-86
+    #[test]
+    fn what_a_source_says_is_checked_before_it_is_stored() {
+        let rss = said("RSS", json!({ "url": " https://Example.com/rss ", "fetch_interval_minutes": 60 })).unwrap();
+        assert_eq!((rss.r#type.as_str(), rss.minutes), ("rss", Some(60)));
+        assert_eq!(rss.source_key, "rss https://example.com/rss");
+        assert_eq!(rss.name, "https://example.com/rss");
+        assert!(said("podcast", json!({})).is_ok(), "a type that nobody fetches yet may be stored");
+        for (r#type, config, wrong) in [
+            ("", json!({}), "`type`"),
+            ("a b", json!({}), "`type`"),
+            ("rss", json!({}), "`config.url` is missing"),
+            ("rss", json!([]), "`config` must be an object"),
+            ("rss", json!({ "url": 5 }), "`url` must be a text"),
+            ("rss", json!({ "url": "file:///etc/passwd" }), "http:// or https://"),
+            ("rss", json!({ "url": "https://user:secret@x.test/" }), "user or a password"),
+            ("rss", json!({ "url": "https://x.test/", "fetch_interval_minutes": 0 }), "fetch_interval_minutes"),
+            ("reddit", json!({}), "`config.subreddit` is missing"),
+            ("custom_api", json!({}), "names neither"),
+            ("custom_api", json!({ "url": "https://x.test/" }), "items_path"),
+            ("custom_api", json!({ "provenance": "shop" }), "`config.endpoint` is missing"),
+            ("rss", json!({ "url": "https://x.test/", "note": "a\u{0}b" }), "NUL"),
+        ] {
+            let error = said(r#type, config.clone()).unwrap_err();
+            assert!(error.contains(wrong), "{config}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_a_type_asks_for_follows_from_its_config() {
+        let params = |kind: &str, config: Value| target(kind, &config).unwrap().params;
+        assert_eq!(params("hackernews", json!({ "filter": "ask", "min_score": 9 }))["tags"], "ask_hn");
+        assert_eq!(params("hackernews", json!({}))["search"], "search");
+        assert_eq!(params("reddit", json!({ "subreddit": "/r/rust" }))["subreddit"], "rust");
+        let code = target(CUSTOM, &json!({ "provenance": "shop", "endpoint": "news", "params": { "n": 3 } })).unwrap();
+        assert_eq!((code.provenance_code.as_str(), code.params["n"].as_str()), ("shop", "3"));
+    }
+}

@@ -1,0 +1,439 @@
+//! Sources: who they are, when they are due, and what people may do to them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use patra_core::port::Store;
+use patra_core::port::source::{Due, Source, SourceFilter};
+use patra_core::source::{Interval, State, key};
+use patra_core::state::{IntervalFrom, PausedReason, TaskStatus, TriggerType};
+use patra_core::tx::{
+    Beat, ChangeSource, ClaimPolls, Configure, EndRun, Lease, LeaseRef, NewConfig, NewPoll, NewSource, Poll, PollEnd,
+    RunEnd, RunStarted, SaveSources, SavedSource, SourceChanged, StartRun, SyncTypes, TxError, TypeRow,
+};
+use patra_core::{Code, Fault, Level, RunId, SourceId, TaskId, Ts};
+
+use super::{Fixture, make};
+
+pub(super) const PROJECT: &str = "default";
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A feed of a host of its own.
+pub(super) fn feed(name: &str) -> NewSource {
+    at(name, &format!("https://{name}.example/feed"))
+}
+
+pub(super) fn at(name: &str, url: &str) -> NewSource {
+    let config = serde_json::json!({ "url": url });
+    NewSource {
+        r#type: "rss".into(),
+        name: name.into(),
+        config: patra_core::hash::canonical(&config),
+        source_key: key("rss", &config),
+        minutes: None,
+        is_public: true,
+        is_active: true,
+        last_fetched_at: None,
+    }
+}
+
+fn kind(name: &str, minutes: u32, unsupported: Option<&str>) -> TypeRow {
+    let interval = Interval { minutes, from: IntervalFrom::Default };
+    TypeRow { r#type: name.into(), interval, unsupported: unsupported.map(str::to_owned) }
+}
+
+impl Fixture {
+    fn store(&self) -> &dyn Store {
+        &*self.subject.store
+    }
+
+    /// How many sources moved.
+    async fn sync(&self, types: &[TypeRow]) -> u64 {
+        self.ok(SyncTypes { types: types.to_vec() }).await.moved
+    }
+
+    async fn save(&self, sources: &[NewSource]) -> Vec<SavedSource> {
+        let op = SaveSources { project_key: PROJECT.into(), sources: sources.to_vec() };
+        self.ok(Arc::new(op)).await.sources
+    }
+
+    /// Sources of a type that is fetched every 240 minutes.
+    pub(super) async fn feeds(&self, sources: &[NewSource]) -> Vec<SourceId> {
+        self.sync(&[kind("rss", 240, None)]).await;
+        self.save(sources).await.into_iter().map(|saved| saved.id).collect()
+    }
+
+    pub(super) async fn due(&self) -> Due {
+        self.store().due(100).await.expect("who is due")
+    }
+
+    async fn sources(&self, ask: SourceFilter) -> Vec<Source> {
+        self.store().sources(ask).await.expect("sources")
+    }
+
+    pub(super) async fn source(&self, id: SourceId) -> Source {
+        let ask = SourceFilter { ids: Some(vec![id.0]), ..SourceFilter::default() };
+        self.sources(ask).await.pop().expect("the source")
+    }
+
+    pub(super) async fn state(&self, id: SourceId) -> State {
+        self.source(id).await.state
+    }
+
+    pub(super) async fn change(&self, id: SourceId, change: ChangeSource) -> Result<SourceChanged, TxError> {
+        self.run(ChangeSource { id: id.0, project_key: PROJECT.into(), ..change }).await
+    }
+
+    pub(super) async fn new_poll(&self, id: SourceId) -> NewPoll {
+        poll_of(&self.source(id).await)
+    }
+
+    pub(super) async fn poll(&self, polls: Vec<NewPoll>) -> Vec<Option<TaskId>> {
+        let snapshots = vec![("spec".to_owned(), r#"{"spec":1}"#.to_owned())];
+        self.ok(Arc::new(Poll { polls, snapshots })).await.tasks
+    }
+
+    /// Queues a poll of each.
+    pub(super) async fn queue(&self, ids: &[SourceId]) -> Vec<TaskId> {
+        let mut polls = Vec::new();
+        for id in ids {
+            polls.push(self.new_poll(*id).await);
+        }
+        self.poll(polls).await.into_iter().map(|task| task.expect("a task")).collect()
+    }
+
+    pub(super) async fn claim_polls(&self, owner: &str, limit: u32, per_host: u32) -> Vec<Lease> {
+        self.ok(ClaimPolls { owner: owner.into(), limit, lease: make::LONG, per_host }).await.leases
+    }
+
+    /// Queues and claims a poll of a source, which must be the only one that waits.
+    pub(super) async fn polled(&self, id: SourceId) -> Lease {
+        self.queue(&[id]).await;
+        let mut leases = self.claim_polls("collector", 10, 10).await;
+        assert_eq!((leases.len(), leases[0].source), (1, Some(id)));
+        leases.remove(0)
+    }
+
+    /// With what the source is known by.
+    pub(super) async fn start_poll(&self, lease: &Lease) -> (RunId, Option<patra_core::source::Validators>) {
+        match self.ok(StartRun { lease: LeaseRef::from(lease) }).await {
+            RunStarted::Go { run, known, .. } => (run, known.map(|known| *known)),
+            RunStarted::Cancelled => panic!("the poll was cancelled"),
+        }
+    }
+
+    /// A poll from the beginning to its end.
+    pub(super) async fn fetch(&self, id: SourceId, end: RunEnd, told: PollEnd) -> TaskStatus {
+        let lease = self.polled(id).await;
+        let (run, _) = self.start_poll(&lease).await;
+        self.end_poll(&lease, run, end, told).await
+    }
+
+    pub(super) async fn end_poll(&self, lease: &Lease, run: RunId, end: RunEnd, told: PollEnd) -> TaskStatus {
+        let op = EndRun { poll: Some(told), max_attempts: 1, ..make::end(lease, run, end) };
+        self.ok(Arc::new(op)).await.task_status
+    }
+}
+
+pub(super) fn poll_of(source: &Source) -> NewPoll {
+    NewPoll {
+        source: source.id,
+        poll_count: source.poll_count,
+        trigger_type: TriggerType::Schedule,
+        provenance_code: make::PROVENANCE.into(),
+        endpoint_name: make::ENDPOINT.into(),
+        host: format!("{}.example", source.name),
+        snapshot_hash: "spec".into(),
+        credential: None,
+        params: r#"{"url":"x"}"#.into(),
+        expr_hash: format!("expr {}", source.id),
+        at: Ts::from_secs(0),
+        priority: 100,
+    }
+}
+
+/// What an ordinary end tells.
+pub(super) fn told(id: SourceId) -> PollEnd {
+    PollEnd { source: id, validators: None, moved_to: None, offline: false, gone: false }
+}
+
+pub(super) fn failed(message: &str) -> RunEnd {
+    RunEnd::Failed { error: Fault::new(Code::NetworkError, Level::L1, message) }
+}
+
+/// Whether a time is as long after `since` as it should be, give or take so many percent and the time that a case takes.
+#[track_caller]
+pub(super) fn is_after(at: Option<Ts>, since: Ts, span: Duration, percent: u32) {
+    let at = at.expect("a time");
+    let (least, most) = (span * (100 - percent) / 100, span * (100 + percent) / 100);
+    assert!(since + least <= at && at <= since + most + MINUTE, "{at} is not {span:?} after {since}");
+}
+
+pub(super) async fn a_source_is_saved_once_per_key_and_project(fx: Fixture) {
+    fx.sync(&[kind("rss", 240, None)]).await;
+    let first = fx.save(&[feed("a"), feed("b"), NewSource { name: "again".into(), ..feed("a") }]).await;
+    assert_eq!(first.iter().map(|saved| saved.existed).collect::<Vec<_>>(), [false, false, true]);
+    assert_eq!(first[0].id, first[2].id);
+    assert_ne!(first[0].id, first[1].id);
+    let again = fx.save(&[feed("c"), feed("b")]).await;
+    assert_eq!((again[0].existed, again[1]), (false, SavedSource { id: first[1].id, existed: true }));
+    assert_eq!(fx.source(first[0].id).await.name, "a", "what was there stays as it was");
+    let other = SaveSources { project_key: "other".into(), sources: vec![feed("a")] };
+    assert!(!fx.ok(Arc::new(other)).await.sources[0].existed);
+    assert_eq!(fx.save(&[]).await, []);
+}
+
+// covers: COLL-24
+pub(super) async fn a_new_source_is_due_at_once_and_a_fetched_one_an_interval_later(fx: Fixture) {
+    fx.sync(&[kind("rss", 240, None)]).await;
+    let now = fx.now().await;
+    let fetched = |name: &str| NewSource { last_fetched_at: Some(now), ..feed(name) };
+    let given = [
+        feed("new"),
+        fetched("known"),
+        NewSource { minutes: Some(10), ..fetched("often") },
+        NewSource { is_active: false, ..feed("paused") },
+    ];
+    let ids: Vec<_> = fx.save(&given).await.iter().map(|saved| saved.id).collect();
+    assert_eq!(fx.due().await.sources, [ids[0]]);
+    let new = fx.source(ids[0]).await;
+    assert_eq!(new.state, State::due_now());
+    assert_eq!((new.interval.minutes, new.interval.from), (240, IntervalFrom::Default));
+    assert_eq!((new.poll_count, new.polling, new.unsupported), (0, None, None));
+    assert_eq!((&*new.project_key, &*new.r#type, &*new.name, new.is_public), (PROJECT, "rss", "new", true));
+    assert_eq!(new.config, given[0].config);
+    let known = fx.state(ids[1]).await;
+    is_after(known.next_due_at, now, 240 * MINUTE, 10);
+    assert_eq!((known.last_fetched_at, known.fetch_count), (Some(now), 1));
+    let often = fx.source(ids[2]).await;
+    is_after(often.state.next_due_at, now, 10 * MINUTE, 10);
+    assert_eq!((often.interval.minutes, often.interval.from), (10, IntervalFrom::Source));
+    let paused = fx.state(ids[3]).await;
+    assert_eq!((paused.paused, paused.next_due_at), (Some(PausedReason::User), None));
+    assert!(paused.paused_at.is_some());
+    assert_eq!(fx.due().await.next, often.state.next_due_at);
+}
+
+// covers: COLL-26
+pub(super) async fn the_never_fetched_are_due_first_and_then_the_oldest(fx: Fixture) {
+    let long_ago = |name: &str, days: i64| NewSource {
+        last_fetched_at: Some(Ts::from_secs(1_700_000_000 - days * 86_400)),
+        ..feed(name)
+    };
+    let given = [long_ago("b", 3), feed("new"), long_ago("a", 9), long_ago("c", 3), feed("newer")];
+    let ids = fx.feeds(&given).await;
+    let due = fx.due().await;
+    assert_eq!(due.sources, [ids[1], ids[4], ids[2], ids[0], ids[3]]);
+    assert_eq!(due.next, None);
+    let first = fx.store().due(2).await.expect("who is due");
+    assert_eq!(first.sources, [ids[1], ids[4]]);
+}
+
+pub(super) async fn what_nobody_can_fetch_sleeps_until_somebody_can(fx: Fixture) {
+    let ids: Vec<_> = fx.save(&[feed("a"), feed("b")]).await.iter().map(|saved| saved.id).collect();
+    assert_eq!(fx.due().await.sources, [], "nobody has heard of the type");
+    let told = fx.source(ids[0]).await;
+    assert_eq!((told.unsupported, told.state.next_due_at), (Some(Source::no_fetcher("rss")), None));
+    assert_eq!(fx.sync(&[kind("rss", 240, None)]).await, 2);
+    assert_eq!(fx.due().await.sources, ids);
+    // One that has failed has a time of its own, until it is put to sleep.
+    assert_eq!(fx.fetch(ids[1], failed("no"), self::told(ids[1])).await, TaskStatus::Failed);
+    assert_eq!(fx.sync(&[kind("rss", 240, Some("no key"))]).await, 2);
+    assert_eq!((fx.due().await.sources, fx.due().await.next), (Vec::new(), None));
+    assert_eq!(fx.source(ids[0]).await.unsupported.as_deref(), Some("no key"));
+    assert_eq!(fx.save(&[feed("c")]).await.len(), 1);
+    assert_eq!(fx.sync(&[kind("rss", 240, Some("no key yet"))]).await, 0);
+    // Neither a change nor the end of a poll wakes one up.
+    fx.change(ids[0], ChangeSource { is_active: Some(false), ..ChangeSource::default() }).await.expect("a pause");
+    fx.change(ids[0], ChangeSource { is_active: Some(true), ..ChangeSource::default() }).await.expect("a resumption");
+    fx.fetch(ids[0], RunEnd::Succeeded, self::told(ids[0])).await;
+    assert_eq!(fx.state(ids[0]).await.next_due_at, None);
+    assert_eq!(fx.sync(&[kind("rss", 240, None)]).await, 3);
+    let due = fx.due().await;
+    assert_eq!(due.sources.len(), 2, "the one that failed and the new one: {due:?}");
+    is_after(due.next, due.now, 240 * MINUTE, 10);
+    assert_eq!(fx.sync(&[kind("rss", 240, None)]).await, 0);
+}
+
+// covers: COLL-20
+pub(super) async fn another_interval_moves_those_that_have_none_of_their_own(fx: Fixture) {
+    let now = fx.now().await;
+    let fetched = |name: &str| NewSource { last_fetched_at: Some(now), ..feed(name) };
+    let own = NewSource { minutes: Some(10), ..fetched("own") };
+    let other = NewSource { r#type: "reddit".into(), source_key: "reddit".into(), ..fetched("other") };
+    fx.sync(&[kind("reddit", 240, None)]).await;
+    let ids = fx.feeds(&[fetched("a"), own, feed("new"), other, fetched("failed")]).await;
+    fx.fetch(ids[4], failed("no"), told(ids[4])).await;
+    let paused = fx.save(&[NewSource { is_active: false, ..fetched("paused") }]).await[0].id;
+    let before = [fx.state(ids[1]).await, fx.state(ids[2]).await, fx.state(ids[3]).await, fx.state(ids[4]).await];
+    let row = TypeRow { interval: Interval { minutes: 30, from: IntervalFrom::Config }, ..kind("rss", 30, None) };
+    assert_eq!(fx.sync(&[kind("reddit", 240, None), row.clone()]).await, 1);
+    let moved = fx.source(ids[0]).await;
+    is_after(moved.state.next_due_at, now, 30 * MINUTE, 10);
+    assert_eq!((moved.interval.minutes, moved.interval.from), (30, IntervalFrom::Config));
+    let after = [fx.state(ids[1]).await, fx.state(ids[2]).await, fx.state(ids[3]).await, fx.state(ids[4]).await];
+    assert_eq!(before, after);
+    assert_eq!(fx.state(paused).await.next_due_at, None);
+    assert_eq!(fx.store().source_types().await, Ok(vec![kind("reddit", 240, None), row]));
+}
+
+pub(super) async fn a_change_leaves_what_it_does_not_name(fx: Fixture) {
+    let ids = fx.feeds(&[feed("a"), feed("b")]).await;
+    let before = fx.source(ids[0]).await;
+    let change = ChangeSource { name: Some("A".into()), ..ChangeSource::default() };
+    assert_eq!(fx.change(ids[0], change).await, Ok(SourceChanged::Changed));
+    let after = fx.source(ids[0]).await;
+    assert_eq!((&*after.name, after.updated_at >= before.updated_at), ("A", true));
+    assert_eq!(Source { name: before.name.clone(), updated_at: before.updated_at, ..after }, before);
+    let change = ChangeSource { is_public: Some(false), ..ChangeSource::default() };
+    fx.change(ids[0], change).await.expect("a change");
+    let after = fx.source(ids[0]).await;
+    assert_eq!((&*after.name, after.is_public, after.state), ("A", false, State::due_now()));
+    for (id, project_key) in [(ids[0].0, "other"), (ids[1].0 + 1000, PROJECT)] {
+        let change = ChangeSource { id, project_key: project_key.into(), delete: true, ..ChangeSource::default() };
+        assert_eq!(fx.ok(change).await, SourceChanged::Unknown);
+    }
+    assert_eq!(fx.sources(SourceFilter::default()).await.len(), 2);
+}
+
+pub(super) async fn another_config_makes_it_due_and_belongs_to_one(fx: Fixture) {
+    let ids = fx.feeds(&[feed("a"), feed("b")]).await;
+    let known = patra_core::source::Validators { url: "u".into(), etag: Some("e".into()), ..Default::default() };
+    fx.fetch(ids[0], RunEnd::Succeeded, PollEnd { validators: Some(known), ..told(ids[0]) }).await;
+    assert_eq!(fx.due().await.sources, [ids[1]]);
+    let config = |name: &str| {
+        let NewSource { config, source_key, .. } = feed(name);
+        ChangeSource { config: Some(NewConfig { config, source_key, minutes: Some(7) }), ..ChangeSource::default() }
+    };
+    let taken = ChangeSource { name: Some("never".into()), ..config("b") };
+    assert_eq!(fx.change(ids[0], taken).await, Err(TxError::Conflict));
+    assert_eq!((&*fx.source(ids[0]).await.name, fx.due().await.sources), ("a", vec![ids[1]]), "nothing has changed");
+    assert_eq!(fx.change(ids[0], config("c")).await, Ok(SourceChanged::Changed));
+    assert_eq!(fx.due().await.sources, [ids[1], ids[0]]);
+    let changed = fx.source(ids[0]).await;
+    assert_eq!((changed.config, changed.interval.minutes), (feed("c").config, 7));
+    // The old key is free, the new one is not.
+    assert_eq!(fx.save(&[feed("c")]).await[0], SavedSource { id: ids[0], existed: true });
+    assert!(!fx.save(&[feed("a")]).await[0].existed);
+    let lease = fx.polled(ids[0]).await;
+    assert_eq!(fx.start_poll(&lease).await.1, None, "what it was known by is gone");
+    // Its own key is no conflict.
+    assert_eq!(fx.change(ids[0], config("c")).await, Ok(SourceChanged::Changed));
+}
+
+// covers: COLL-53
+pub(super) async fn a_pause_lasts_until_a_person_ends_it(fx: Fixture) {
+    let ids = fx.feeds(&[feed("a"), feed("b")]).await;
+    for id in &ids {
+        fx.fetch(*id, failed("no"), told(*id)).await;
+    }
+    let active = |is_active| ChangeSource { is_active: Some(is_active), ..ChangeSource::default() };
+    let lease = fx.polled(ids[0]).await;
+    fx.change(ids[0], active(false)).await.expect("a pause");
+    let (run, _) = fx.start_poll(&lease).await;
+    fx.end_poll(&lease, run, RunEnd::Succeeded, told(ids[0])).await;
+    let paused = fx.state(ids[0]).await;
+    assert_eq!((paused.paused, paused.next_due_at, paused.fetch_count), (Some(PausedReason::User), None, 1));
+    // A config or interval that changes meanwhile does not end it.
+    let NewSource { config, source_key, .. } = feed("c");
+    let config = Some(NewConfig { config, source_key, minutes: None });
+    fx.change(ids[0], ChangeSource { config, ..ChangeSource::default() }).await.expect("a change");
+    fx.sync(&[kind("rss", 5, None)]).await;
+    assert_eq!((fx.state(ids[0]).await.next_due_at, fx.state(ids[0]).await.paused), (None, paused.paused));
+    fx.change(ids[0], active(true)).await.expect("a resumption");
+    let resumed = fx.state(ids[0]).await;
+    assert_eq!((resumed.paused, resumed.paused_at), (None, None));
+    is_after(resumed.next_due_at, resumed.last_fetched_at.expect("a time"), 5 * MINUTE, 10);
+    // What goes on anyway goes on as it was.
+    let before = fx.state(ids[1]).await;
+    fx.change(ids[1], active(true)).await.expect("no change");
+    assert_eq!(fx.state(ids[1]).await, before);
+    assert_eq!(before.fetch_error_count, 1);
+}
+
+pub(super) async fn a_deleted_source_is_gone_and_its_key_is_free(fx: Fixture) {
+    let ids = fx.feeds(&[feed("a"), feed("b")]).await;
+    let lease = fx.polled(ids[0]).await;
+    let delete = || ChangeSource { delete: true, ..ChangeSource::default() };
+    assert_eq!(fx.change(ids[0], delete()).await, Ok(SourceChanged::Changed));
+    assert_eq!(fx.change(ids[0], delete()).await, Ok(SourceChanged::Unknown));
+    assert_eq!((fx.due().await.sources, fx.sources(SourceFilter::default()).await.len()), (vec![ids[1]], 1));
+    // A poll that is under way ends, and brings it back neither well nor badly.
+    let (run, _) = fx.start_poll(&lease).await;
+    assert_eq!(fx.end_poll(&lease, run, RunEnd::Succeeded, told(ids[0])).await, TaskStatus::Succeeded);
+    assert_eq!(fx.sync(&[kind("rss", 5, Some("x"))]).await + fx.sync(&[kind("rss", 5, None)]).await, 2);
+    assert_eq!((fx.due().await.sources, fx.due().await.next), (vec![ids[1]], None));
+    let again = fx.save(&[feed("a")]).await[0];
+    assert_eq!((again.existed, again.id == ids[0]), (false, false));
+}
+
+pub(super) async fn sources_are_read_by_project_number_and_page(fx: Fixture) {
+    let hidden = NewSource { is_public: false, ..feed("b") };
+    let ids = fx.feeds(&[feed("a"), hidden, feed("c")]).await;
+    let other = SaveSources { project_key: "other".into(), sources: vec![feed("a")] };
+    let other = fx.ok(Arc::new(other)).await.sources[0].id;
+    let read = async |ask: SourceFilter| fx.sources(ask).await.iter().map(|row| row.id).collect::<Vec<_>>();
+    let all = SourceFilter::default;
+    assert_eq!(read(all()).await, [&ids[..], &[other]].concat());
+    let own = || SourceFilter { project_key: Some(PROJECT.into()), ..all() };
+    assert_eq!(read(own()).await, ids);
+    assert_eq!(read(SourceFilter { public_only: true, ..own() }).await, [ids[0], ids[2]]);
+    assert_eq!(read(SourceFilter { limit: 2, ..own() }).await, [ids[0], ids[1]]);
+    assert_eq!(read(SourceFilter { after: ids[1].0, limit: 2, ..own() }).await, [ids[2]]);
+    let some = Some(vec![other.0, ids[1].0, ids[0].0, 999_999]);
+    assert_eq!(read(SourceFilter { ids: some.clone(), ..all() }).await, [ids[0], ids[1], other]);
+    assert_eq!(read(SourceFilter { ids: some, ..own() }).await, [ids[0], ids[1]]);
+    assert_eq!(read(SourceFilter { ids: Some(Vec::new()), ..all() }).await, []);
+}
+
+pub(super) async fn a_config_that_is_no_object_is_refused(fx: Fixture) {
+    let ids = fx.feeds(&[feed("a")]).await;
+    for config in ["[]", "{", "7"] {
+        let flawed = NewSource { config: config.into(), ..feed("b") };
+        let op = SaveSources { project_key: PROJECT.into(), sources: vec![feed("c"), flawed] };
+        let answer = fx.run(Arc::new(op)).await;
+        assert!(matches!(answer, Err(TxError::Refused(_))), "{config}: {answer:?}");
+        let config = Some(NewConfig { config: config.into(), source_key: "x".into(), minutes: None });
+        let answer = fx.change(ids[0], ChangeSource { config, ..ChangeSource::default() }).await;
+        assert!(matches!(answer, Err(TxError::Refused(_))), "{answer:?}");
+    }
+    assert_eq!(fx.sources(SourceFilter::default()).await.len(), 1);
+}
+
+pub(super) async fn collectors_tell_that_they_live(fx: Fixture) {
+    let beat = |owner: &str, running| Beat {
+        owner: owner.into(),
+        tick: Duration::from_secs(60),
+        concurrency: 5,
+        running,
+        leaving: false,
+    };
+    fx.ok(beat("a", 1)).await;
+    fx.pass(Duration::from_millis(5)).await;
+    fx.ok(beat("b", 2)).await;
+    fx.pass(Duration::from_millis(5)).await;
+    let now = fx.ok(Beat { leaving: true, ..beat("a", 0) }).await.now;
+    let told = fx.store().collecting(PROJECT).await.expect("an answer");
+    let owners: Vec<_> = told.beats.iter().map(|row| (&*row.owner, row.leaving)).collect();
+    assert_eq!(owners, [("a", true), ("b", false)]);
+    let row = &told.beats[0];
+    assert_eq!((row.last_tick_at, row.next_tick_at), (now, now + Duration::from_secs(60)));
+    assert_eq!((row.tick_seconds, row.concurrency), (60, 5));
+    assert!(told.now.is_some_and(|at| at >= now));
+    if !fx.subject.is_real() {
+        fx.pass(Duration::from_secs(86_400 + 120)).await;
+        fx.ok(beat("c", 0)).await;
+        let told = fx.store().collecting(PROJECT).await.expect("an answer");
+        assert_eq!(told.beats.iter().map(|row| &*row.owner).collect::<Vec<_>>(), ["c"]);
+    }
+}
+
+pub(super) async fn settings_are_set_and_removed(fx: Fixture) {
+    let set = |key: &str, value: Option<&str>| Configure { key: key.into(), value: value.map(str::to_owned) };
+    for op in [set("b", Some("1")), set("a", Some("x")), set("b", Some("2")), set("c", Some("")), set("a", None)] {
+        fx.ok(op).await;
+    }
+    fx.ok(set("never", None)).await;
+    let expected = vec![("b".to_owned(), "2".to_owned()), ("c".to_owned(), String::new())];
+    assert_eq!(fx.store().settings().await, Ok(expected));
+}

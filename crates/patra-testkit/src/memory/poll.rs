@@ -1,0 +1,259 @@
+//! Polls: queueing them, claiming them by host, what their pages belong to, and what their ends mean for their sources.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use patra_core::source::Outcome;
+use patra_core::state::{Operation, PlanStatus, TaskStatus, TriggerStatus};
+use patra_core::tx::{
+    ClaimPolls, Claimed, Clean, Cleaned, CommitBatch, EndRun, HurryPoll, Lineage, NewPoll, NewSlice, Poll, PollHurried,
+    Polled,
+};
+use patra_core::{CursorId, Fence, InstanceId, PlanId, SourceId, TaskId, Ts, hash};
+
+use super::plan::Draft;
+use super::{Instance, Link, MemStore, Origin, Plan, next_id, place};
+
+/// The number of no cursor: a poll moves none.
+const NO_CURSOR: CursorId = CursorId(0);
+
+impl MemStore {
+    pub(super) fn queue_polls(&mut self, now: Ts, op: &Poll) -> Polled {
+        for (hash, body) in &op.snapshots {
+            self.snapshots.entry(hash.clone()).or_insert_with(|| body.clone());
+        }
+        Polled { tasks: op.polls.iter().map(|poll| self.queue_poll(now, poll)).collect(), now }
+    }
+
+    fn queue_poll(&mut self, now: Ts, poll: &NewPoll) -> Option<TaskId> {
+        let row = self.live_source(poll.source).filter(|row| row.poll_count == poll.poll_count)?;
+        if self.poll_of(poll.source).is_some() {
+            return None;
+        }
+        let interval = self.interval(row).duration();
+        let origin = Arc::new(Origin {
+            project_key: row.project_key.clone(),
+            provenance_code: poll.provenance_code.clone(),
+            endpoint_name: poll.endpoint_name.clone(),
+            operation: Operation::Harvest,
+        });
+        let row = &mut self.sources[place(poll.source.0)];
+        row.poll_count += 1;
+        row.state.next_due_at = row.state.next_due_at.map(|_| now + interval);
+        let public_id = format!("source-{}-{}", poll.source, poll.poll_count);
+        let what = Arc::new(NewSlice {
+            window: None,
+            segment: None,
+            spec: poll.slice_spec(),
+            signature: poll.expr_hash.clone(),
+            expr_snapshot: "{}".into(),
+            expr_hash: poll.expr_hash.clone(),
+            task_params: poll.params.clone(),
+            task_key: hash::digest(&["poll", &public_id]),
+        });
+        let instance = self.plan_poll(now, poll, public_id, &origin);
+        let plan = PlanId(next_id(&self.plans) - 1);
+        let slice = self.put_slice(now, plan, &origin, &what);
+        let draft = Draft {
+            lineage: Lineage { instance, plan, slice },
+            cursor: NO_CURSOR,
+            origin,
+            what,
+            priority: poll.priority,
+            c_max: 0,
+            credential: poll.credential,
+            redrive: None,
+            poll: Some((poll.source, poll.host.clone())),
+        };
+        self.put_task(now, poll.at.max(now), draft)
+    }
+
+    /// The trigger of a poll, and its plan.
+    fn plan_poll(&mut self, now: Ts, poll: &NewPoll, public_id: String, origin: &Arc<Origin>) -> InstanceId {
+        let (instance, plan) = (InstanceId(next_id(&self.instances)), PlanId(next_id(&self.plans)));
+        self.index.instance_by_public_id.insert(public_id.clone(), instance);
+        self.instances.push(Instance {
+            id: instance,
+            public_id,
+            schedule: None,
+            source: Some(poll.source),
+            trigger_type: poll.trigger_type,
+            origin: origin.clone(),
+            reason: None,
+            activity: None,
+            window_from: None,
+            window_to: None,
+            priority: poll.priority,
+            params: "{}".into(),
+            overrides: "{}".into(),
+            parent: None,
+            root: None,
+            place: None,
+            status: TriggerStatus::Planned,
+            not_before: now,
+            lease: None,
+            fence: Fence(0),
+            remarks: None,
+            plans: vec![plan],
+            created_at: now,
+        });
+        self.plans.push(Plan {
+            id: plan,
+            instance,
+            cursor: NO_CURSOR,
+            origin: origin.clone(),
+            window: None,
+            strategy: "SINGLE",
+            snapshot_hash: poll.snapshot_hash.clone(),
+            status: PlanStatus::Ready,
+            remarks: String::new(),
+            created_at: now,
+        });
+        self.index.slices.push(BTreeMap::new());
+        instance
+    }
+
+    /// The poll of a source that has not ended.
+    pub(super) fn poll_of(&self, source: SourceId) -> Option<TaskId> {
+        let own = |task: &&super::Task| task.poll.as_ref().is_some_and(|(of, _)| *of == source);
+        self.tasks.iter().filter(own).find(|task| !task.status.is_final()).map(|task| task.id)
+    }
+
+    pub(super) fn hurry_poll(&mut self, now: Ts, op: HurryPoll) -> PollHurried {
+        let task = self.poll_of(op.source);
+        if let Some(id) = task
+            && self.tasks[place(id.0)].status == TaskStatus::Queued
+        {
+            let task = &mut self.tasks[place(id.0)];
+            self.index.dequeue(task);
+            task.scheduled_at = task.scheduled_at.min(now);
+            self.index.enqueue(task);
+        }
+        PollHurried { task }
+    }
+
+    pub(super) fn claim_polls(&mut self, now: Ts, op: &ClaimPolls) -> Claimed {
+        let mut hosts: BTreeMap<&str, u32> = BTreeMap::new();
+        for (_, id) in &self.index.leased {
+            if let Some((_, host)) = &self.tasks[place(id.0)].poll {
+                *hosts.entry(host).or_default() += 1;
+            }
+        }
+        let stops = self.stops();
+        let mut picked = Vec::new();
+        for &(_, id) in self.index.polls.range(..=(now, TaskId(i64::MAX))) {
+            let task = &self.tasks[place(id.0)];
+            let Some((_, host)) = &task.poll else { continue };
+            let held = hosts.entry(host).or_default();
+            if picked.len() < op.limit as usize && *held < op.per_host && !stops.iter().any(|hold| hold.covers(task)) {
+                *held += 1;
+                picked.push(id);
+            }
+        }
+        let until = now + op.lease;
+        Claimed { leases: picked.into_iter().map(|id| self.dispatch(id, &op.owner, until)).collect(), now }
+    }
+
+    /// The task of a poll is in this state now.
+    pub(super) fn end_poll(&mut self, now: Ts, op: &EndRun, status: TaskStatus) {
+        let Some(poll) = &op.poll else { return };
+        let reason = op.end.error().map(|fault| fault.message.as_str()).unwrap_or_default();
+        let outcome = match status {
+            TaskStatus::Succeeded | TaskStatus::Partial => Outcome::Fetched,
+            TaskStatus::Failed => Outcome::Failed { reason, counted: !poll.offline, gone: poll.gone },
+            _ => return,
+        };
+        let Some(row) = self.live_source(poll.source) else { return };
+        let interval = self.interval(row).duration();
+        let row = &mut self.sources[place(poll.source.0)];
+        row.state.after(poll.source.0, &outcome, interval, now);
+        if let Some(validators) = &poll.validators {
+            row.validators = Some(validators.clone());
+        }
+        self.settle_source(now, poll.source);
+        if let (Outcome::Fetched, Some(url)) = (outcome, &poll.moved_to) {
+            self.move_source(poll.source, url);
+        }
+    }
+
+    fn move_source(&mut self, id: SourceId, url: &str) {
+        let row = &self.sources[place(id.0)];
+        let key = format!("{} {url}", row.r#type);
+        let mut config: serde_json::Value = serde_json::from_str(&row.config).unwrap_or_default();
+        if !config["url"].is_string() || self.source_by_key(&row.project_key, &key).is_some() {
+            return;
+        }
+        config["url"] = url.into();
+        let row = &mut self.sources[place(id.0)];
+        (row.config, row.source_key) = (hash::canonical(&config), key);
+    }
+
+    /// The records of a page, stored now or before, are items of the source.
+    pub(super) fn link(&mut self, now: Ts, op: &CommitBatch) {
+        let (Some(source), Some(stream)) = (op.source, self.find_stream(&op.stream)) else { return };
+        for record in &op.records {
+            let Some(at) = self.index.items[stream].get(&record.key) else { continue };
+            let item = &self.items[*at];
+            if item.emptied_at.is_none() {
+                let link =
+                    || Link { project_key: op.stream.project_key.clone(), kind: item.kind.clone(), fetched_at: now };
+                self.links.entry((source, item.id)).or_insert_with(link);
+            }
+        }
+    }
+
+    pub(super) fn clean(&mut self, now: Ts, op: &Clean) -> Cleaned {
+        let limit = op.limit as usize;
+        let items = op.keep.map_or(0, |keep| self.empty_items(now, now - keep, limit));
+        let before = now - op.keep_ledger;
+        let old = |task: &&super::Task| {
+            let ended = task.finished_at.is_some_and(|at| at < before);
+            task.poll.is_some() && ended && !self.forgotten.tasks.contains(&task.id)
+        };
+        let mut old: Vec<_> = self.tasks.iter().filter(old).map(|task| (task.finished_at, task.id)).collect();
+        old.sort_unstable();
+        old.truncate(limit);
+        for (_, id) in &old {
+            self.forget_poll(*id);
+        }
+        Cleaned { items, polls: old.len() as u32 }
+    }
+
+    fn empty_items(&mut self, now: Ts, before: Ts, limit: usize) -> u32 {
+        let old = self.links.iter().filter(|(_, link)| link.kind == "article" && link.fetched_at < before);
+        let mut old: Vec<_> = old.map(|((_, item), link)| (link.fetched_at, *item)).collect();
+        old.sort_unstable();
+        old.truncate(limit);
+        let mut emptied = 0;
+        for (_, id) in old {
+            let item = &mut self.items[place(id)];
+            if item.emptied_at.is_none() {
+                (item.fields, item.payload, item.emptied_at) = (String::new(), Bytes::new(), Some(now));
+                emptied += 1;
+            }
+            self.links.retain(|(_, item), _| *item != id);
+        }
+        emptied
+    }
+
+    fn forget_poll(&mut self, id: TaskId) {
+        let task = &self.tasks[place(id.0)];
+        let Lineage { instance, plan, slice } = task.lineage;
+        self.index.task_by_key.remove(&task.what.task_key);
+        self.index.instance_by_public_id.remove(&self.instances[place(instance.0)].public_id);
+        for run in &task.runs {
+            for batch in &self.runs[place(run.0)].batches {
+                let batch = &mut self.batches[place(batch.0)];
+                batch.archived = true;
+                self.index.batch_keys.remove(&batch.idempotent_key);
+                self.raw.remove(&(*run, batch.batch_no));
+            }
+            self.forgotten.runs.insert(*run);
+        }
+        self.forgotten.instances.insert(instance);
+        self.forgotten.plans.insert(plan);
+        self.forgotten.slices.insert(slice);
+        self.forgotten.tasks.insert(id);
+    }
+}

@@ -1,0 +1,157 @@
+//! What can be read of sources and of what they brought.
+
+use patra_core::Ts;
+use patra_core::port::Boxed;
+use patra_core::port::source::{
+    BeatRow, Collecting, Due, ItemFilter, ItemStats, RawItem, Source, SourceFilter, Sources,
+};
+use patra_core::state::{RunStatus, TaskStatus};
+use patra_core::tx::{TxError, TypeRow};
+
+use super::shared::{SharedMem, ready};
+use super::source::A_DAY;
+use super::{MemStore, SourceRow, place};
+
+impl Sources for SharedMem {
+    fn due(&self, limit: u32) -> Boxed<'_, Result<Due, TxError>> {
+        ready(self.lock().due_sources(self.clock.now(), limit))
+    }
+
+    fn sources(&self, ask: SourceFilter) -> Boxed<'_, Result<Vec<Source>, TxError>> {
+        ready(self.lock().filtered_sources(&ask))
+    }
+
+    fn source_types(&self) -> Boxed<'_, Result<Vec<TypeRow>, TxError>> {
+        ready(self.lock().source_types.values().cloned().collect())
+    }
+
+    fn settings(&self) -> Boxed<'_, Result<Vec<(String, String)>, TxError>> {
+        ready(self.lock().settings.clone().into_iter().collect())
+    }
+
+    fn raw_items(&self, ask: ItemFilter) -> Boxed<'_, Result<Vec<RawItem>, TxError>> {
+        ready(self.lock().raw_items(&ask))
+    }
+
+    fn raw_item_stats(&self, project_key: &str) -> Boxed<'_, Result<Vec<ItemStats>, TxError>> {
+        ready(self.lock().item_stats(self.clock.now(), project_key))
+    }
+
+    fn collecting(&self, project_key: &str) -> Boxed<'_, Result<Collecting, TxError>> {
+        ready(self.lock().collecting(self.clock.now(), project_key))
+    }
+}
+
+impl MemStore {
+    fn due_sources(&self, now: Ts, limit: u32) -> Due {
+        let due = |row: &&SourceRow| row.state.next_due_at.is_some_and(|at| at <= now);
+        let mut sources: Vec<_> = self.sources.iter().filter(due).collect();
+        // None goes before every time.
+        sources.sort_by_key(|row| (row.state.last_fetched_at, row.id));
+        sources.truncate(limit as usize);
+        let next = self.sources.iter().filter_map(|row| row.state.next_due_at).filter(|at| *at > now).min();
+        Due { sources: sources.into_iter().map(|row| row.id).collect(), next, now }
+    }
+
+    fn filtered_sources(&self, ask: &SourceFilter) -> Vec<Source> {
+        let meant = |row: &&SourceRow| {
+            !row.is_deleted
+                && row.id.0 > ask.after
+                && ask.project_key.as_ref().is_none_or(|project| *project == row.project_key)
+                && ask.ids.as_ref().is_none_or(|ids| ids.contains(&row.id.0))
+                && (row.is_public || !ask.public_only)
+        };
+        let limit = if ask.limit == 0 { usize::MAX } else { ask.limit as usize };
+        self.sources.iter().filter(meant).take(limit).map(|row| self.told(row)).collect()
+    }
+
+    fn told(&self, row: &SourceRow) -> Source {
+        let unsupported = match self.source_types.get(&row.r#type) {
+            Some(known) => known.unsupported.clone(),
+            None => Some(Source::no_fetcher(&row.r#type)),
+        };
+        Source {
+            id: row.id,
+            project_key: row.project_key.clone(),
+            r#type: row.r#type.clone(),
+            name: row.name.clone(),
+            config: row.config.clone(),
+            is_public: row.is_public,
+            interval: self.interval(row),
+            unsupported,
+            state: row.state.clone(),
+            poll_count: row.poll_count,
+            polling: self.poll_of(row.id).map(|task| self.tasks[place(task.0)].scheduled_at),
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        }
+    }
+
+    fn raw_items(&self, ask: &ItemFilter) -> Vec<RawItem> {
+        let mut found: Vec<_> = self
+            .links
+            .iter()
+            .filter(|((source, item), link)| {
+                link.project_key == ask.project_key
+                    && ask.sources.as_ref().is_none_or(|sources| sources.contains(&source.0))
+                    && ask.since.is_none_or(|since| link.fetched_at >= since)
+                    && self.items[place(*item)].emptied_at.is_none()
+            })
+            .collect();
+        found.sort_by_key(|((source, item), link)| std::cmp::Reverse((link.fetched_at, *item, *source)));
+        let page = found.into_iter().skip(ask.offset as usize).take(ask.limit as usize);
+        page.map(|((source, item), link)| {
+            let (item, of) = (&self.items[place(*item)], &self.sources[place(source.0)]);
+            RawItem {
+                id: item.id,
+                source: *source,
+                source_name: of.name.clone(),
+                source_type: of.r#type.clone(),
+                dedup_key: item.key.clone(),
+                fields: item.fields.clone(),
+                fetched_at: link.fetched_at,
+            }
+        })
+        .collect()
+    }
+
+    fn item_stats(&self, now: Ts, project_key: &str) -> Vec<ItemStats> {
+        let active = |row: &&SourceRow| row.project_key == project_key && !row.is_deleted && row.state.paused.is_none();
+        let stats = |row: &SourceRow| {
+            let times = || self.links.iter().filter(|((of, _), _)| *of == row.id).map(|(_, link)| link.fetched_at);
+            ItemStats {
+                source: row.id,
+                name: row.name.clone(),
+                r#type: row.r#type.clone(),
+                total_items: times().count() as i64,
+                items_24h: times().filter(|at| *at >= now - A_DAY).count() as i64,
+                last_item_at: times().max(),
+            }
+        };
+        self.sources.iter().filter(active).map(stats).collect()
+    }
+
+    fn collecting(&self, now: Ts, project_key: &str) -> Collecting {
+        let ended = || {
+            self.runs.iter().filter(|run| {
+                let status = [RunStatus::Succeeded, RunStatus::Partial, RunStatus::Failed].contains(&run.status);
+                let late = run.finished_at.is_some_and(|at| at >= now - A_DAY);
+                let poll = self.tasks[place(run.task.0)].poll.is_some();
+                status && late && poll && !self.forgotten.runs.contains(&run.id)
+            })
+        };
+        let under_way = [TaskStatus::Dispatched, TaskStatus::Executing];
+        let running = self.tasks.iter().filter(|task| task.poll.is_some() && under_way.contains(&task.status));
+        let new = |link: &&super::Link| link.project_key == project_key && link.fetched_at >= now - A_DAY;
+        let mut beats: Vec<BeatRow> = self.beats.values().cloned().collect();
+        beats.sort_by_key(|row| std::cmp::Reverse(row.last_tick_at));
+        Collecting {
+            fetches_24h: ended().count() as i64,
+            errors_24h: ended().filter(|run| run.status == RunStatus::Failed).count() as i64,
+            items_24h: self.links.values().filter(new).count() as i64,
+            running: running.count() as i64,
+            beats,
+            now: Some(now),
+        }
+    }
+}

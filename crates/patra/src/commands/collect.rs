@@ -1,0 +1,199 @@
+//! `collect`: what is due, once; or one source; or on and on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use patra_core::SourceId;
+use patra_core::port::Store;
+use patra_core::port::query::{Cell, Filter, View};
+use patra_core::port::source::{Source, SourceFilter};
+use patra_core::state::{TaskStatus, TriggerType};
+use patra_engine::{Asked, Engine, Role, poll_now};
+
+use crate::cli::{Collect, Global};
+use crate::error::{Error, Exit};
+use crate::progress::say;
+use crate::signals::Signals;
+use crate::{host, output, store};
+
+pub(crate) async fn run(global: &Global, args: &Collect) -> Result<Exit, Error> {
+    match args.source {
+        Some(id) => one(global, id).await,
+        None if args.r#loop => on_and_on(global).await,
+        None => due(global).await,
+    }
+}
+
+async fn on_and_on(global: &Global) -> Result<Exit, Error> {
+    let signals = Signals::listen()?;
+    let opened = store::open(global).await?;
+    let engine = host::collector(global, vec![Role::Collector], opened.store, opened.alone).await?;
+    let signal = signals.stopped().await;
+    tracing::info!("{signal} received: waiting for what is being collected");
+    stop(engine, &signals).await
+}
+
+/// Running collections may finish; the exit status tells whether they did (COLL-59, COLL-60).
+pub(crate) async fn stop(engine: Engine, signals: &Signals) -> Result<Exit, Error> {
+    if engine.stop(signals.hurry.clone()).await {
+        tracing::info!("everything that was being collected has ended");
+        return Ok(Exit::Ok);
+    }
+    tracing::warn!("stopped before everything had ended; the rest is due again at the next start");
+    Ok(Exit::Failures)
+}
+
+/// Everything that is due, once.
+async fn due(global: &Global) -> Result<Exit, Error> {
+    let signals = Signals::listen()?;
+    let opened = store::open(global).await?;
+    let store = Arc::clone(&opened.store);
+    let engine = host::collector(global, vec![Role::Polls], opened.store, opened.alone).await?;
+    let due = engine.poll_due().await?;
+    engine.nudge();
+    let left = wait(&*store, &due, &signals).await;
+    let exit = stop(engine, &signals).await?;
+    left?;
+    let results = results(&*store, &due).await?;
+    let failed = results.iter().filter(|result| result["status"] == "error").count();
+    let inserted: i64 = results.iter().filter_map(|result| result["inserted"].as_i64()).sum();
+    let text = match due.len() {
+        0 => "no source is due".to_owned(),
+        many => format!("{many} source(s) collected: {inserted} new item(s), {failed} failed"),
+    };
+    let value = json!({ "due": due.len(), "inserted": inserted, "failed": failed, "sources": results });
+    output::result(global.output, &text, &value)?;
+    if exit != Exit::Ok {
+        return Ok(exit);
+    }
+    for result in results.iter().filter(|result| result["status"] == "error").take(10) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (name, reason) = (text(&result["name"]), text(&result["error"]["message"]));
+        say(&format!("  source {}, {name}: {reason}", result["source_id"]));
+    }
+    Ok(if failed > 0 { Exit::Failures } else { Exit::Ok })
+}
+
+/// Until none of these sources has a poll that has not ended.
+async fn wait(store: &dyn Store, ids: &[SourceId], signals: &Signals) -> Result<(), Error> {
+    let mut left: Vec<i64> = ids.iter().map(|id| id.0).collect();
+    while !left.is_empty() && !signals.stop.is_cancelled() {
+        let mut still = Vec::new();
+        for some in left.chunks(1_000) {
+            let filter = SourceFilter { ids: Some(some.to_vec()), ..SourceFilter::default() };
+            let sources = store.sources(filter).await?;
+            still.extend(sources.iter().filter(|source| source.polling.is_some()).map(|source| source.id.0));
+        }
+        left = still;
+        let pause = Duration::from_millis(if left.len() > 1_000 { 1_000 } else { 50 });
+        tokio::time::sleep(pause).await;
+    }
+    Ok(())
+}
+
+async fn results(store: &dyn Store, ids: &[SourceId]) -> Result<Vec<Value>, Error> {
+    let mut results = Vec::with_capacity(ids.len());
+    for some in ids.chunks(1_000) {
+        let ids = some.iter().map(|id| id.0).collect();
+        for source in store.sources(SourceFilter { ids: Some(ids), ..SourceFilter::default() }).await? {
+            results.push(result(store, &source).await?);
+        }
+    }
+    Ok(results)
+}
+
+/// One source now. The exit status is 0 on success or skip, 1 on error, 2 for an unknown id (COLL-111).
+async fn one(global: &Global, id: i64) -> Result<Exit, Error> {
+    let signals = Signals::listen()?;
+    let opened = store::open(global).await?;
+    let store = Arc::clone(&opened.store);
+    let source = SourceId(id);
+    let asked = poll_now(&store, source, TriggerType::Manual).await?;
+    let Some(known) = read(&*store, id).await? else {
+        return Err(Error::unexpected(format!("there is no source {id}")).hint("`patra source list` shows them"));
+    };
+    let value = match asked {
+        Asked::Skipped(reason) => {
+            json!({ "source_id": id, "name": known.name, "type": known.r#type, "status": "skipped", "reason": reason })
+        }
+        Asked::Refused(reason) => return Err(Error::configuration(format!("source {id} cannot be polled: {reason}"))),
+        Asked::Task(_) => {
+            let engine = host::collector(global, vec![Role::Polls], opened.store, opened.alone).await?;
+            engine.nudge();
+            wait(&*store, &[source], &signals).await?;
+            stop(engine, &signals).await?;
+            match read(&*store, id).await? {
+                Some(source) => result(&*store, &source).await?,
+                None => return Err(Error::unexpected(format!("source {id} was deleted meanwhile"))),
+            }
+        }
+    };
+    output::line(&value.to_string())?;
+    Ok(if value["status"] == "error" { Exit::Failures } else { Exit::Ok })
+}
+
+async fn read(store: &dyn Store, id: i64) -> Result<Option<Source>, Error> {
+    Ok(store.sources(SourceFilter { ids: Some(vec![id]), ..SourceFilter::default() }).await?.pop())
+}
+
+/// What became of the last poll of a source.
+async fn result(store: &dyn Store, source: &Source) -> Result<Value, Error> {
+    let mut value = json!({ "source_id": source.id, "name": source.name, "type": source.r#type });
+    let public_id = format!("source-{}-{}", source.id, source.poll_count - 1);
+    let Some(progress) = store.progress(&public_id).await? else {
+        value["status"] = "skipped".into();
+        value["reason"] = "it was not polled".into();
+        return Ok(value);
+    };
+    if progress.tasks_failed == 0 && progress.is_finished() {
+        value["status"] = "ok".into();
+        value["fetched"] = (progress.inserted + progress.updated + progress.skipped + progress.rejected).into();
+        value["inserted"] = progress.inserted.into();
+        value["duration_ms"] = duration(store, &public_id).await?.into();
+        return Ok(value);
+    }
+    let fault = match last_fault(store, &public_id).await? {
+        Some(fault) => fault,
+        None => json!({ "code": "INTERNAL_ERROR", "message": "it has not ended", "level": "L1" }),
+    };
+    value["status"] = "error".into();
+    value["error"] = fault;
+    value["fetch_error_count"] = source.state.fetch_error_count.into();
+    value["paused"] = source.state.paused.is_some().into();
+    Ok(value)
+}
+
+async fn task(store: &dyn Store, public_id: &str) -> Result<Option<patra_core::port::query::Row>, Error> {
+    let job = Filter { public_id: Some(public_id.to_owned()), ..Filter::default() };
+    let Some(job) = store.list(View::Jobs, job).await?.pop() else { return Ok(None) };
+    let Some(Cell::Int(instance)) = View::Jobs.cell(&job, "id") else { return Ok(None) };
+    let plans = store.list(View::Plans, Filter { limit: 500, ..Filter::default() }).await?;
+    let of = |row: &&patra_core::port::query::Row| {
+        View::Plans.cell(row, "schedule_instance_id") == Some(Cell::Int(instance))
+    };
+    let Some(Cell::Int(plan)) = plans.iter().find(of).and_then(|row| View::Plans.cell(row, "id")) else {
+        return Ok(None);
+    };
+    Ok(store.list(View::Tasks, Filter { plan: Some(plan), ..Filter::default() }).await?.pop())
+}
+
+async fn duration(store: &dyn Store, public_id: &str) -> Result<u64, Error> {
+    let Some(row) = task(store, public_id).await? else { return Ok(0) };
+    let at = |name| match View::Tasks.cell(&row, name) {
+        Some(Cell::Time(at)) => Some(at),
+        _ => None,
+    };
+    let spent = at("started_at").zip(at("finished_at")).map(|(from, to)| to.since(from));
+    Ok(spent.map_or(0, |spent| spent.as_millis() as u64))
+}
+
+async fn last_fault(store: &dyn Store, public_id: &str) -> Result<Option<Value>, Error> {
+    let Some(row) = task(store, public_id).await? else { return Ok(None) };
+    let failed = View::Tasks.cell(&row, "status_code") == Some(Cell::Text(TaskStatus::Failed.as_str().to_owned()));
+    match View::Tasks.cell(&row, "error") {
+        Some(Cell::Json(text)) if failed => Ok(serde_json::from_str(&text).ok()),
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,299 @@
+//! `source`: add, list, change, import and export what is polled.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use patra_core::port::source::{Source as Row, SourceFilter, Sources};
+use patra_core::port::{CommandsExt as _, Store};
+use patra_core::state::PausedReason;
+use patra_core::tx::{ChangeSource, Configure, MAX_SOURCES, NewSource, SaveSources, SourceChanged, TxError};
+use patra_engine::introduce_types;
+use patra_engine::sources::{self, Said, opml};
+
+use super::collect;
+use crate::cli::{AddSource, Collect, ExportFormat, Global, Source};
+use crate::error::{Error, Exit};
+use crate::progress::say;
+use crate::settings::Environment;
+use crate::{output, store};
+
+/// Until projects come, everything is of this one.
+const PROJECT: &str = "default";
+/// Largest file that is imported.
+const MAX_IMPORT: u64 = 512 << 20;
+
+pub(crate) async fn run(global: &Global, command: &Source) -> Result<Exit, Error> {
+    match command {
+        Source::Add(args) => add(global, args).await,
+        Source::List { r#type } => list(global, r#type.as_deref()).await,
+        Source::Pause { id } => change(global, ChangeSource { is_active: Some(false), ..of(*id) }, "paused").await,
+        Source::Resume { id } => change(global, ChangeSource { is_active: Some(true), ..of(*id) }, "goes on").await,
+        Source::Remove { id } => change(global, ChangeSource { delete: true, ..of(*id) }, "removed").await,
+        Source::Fetch { id } => collect::run(global, &Collect { r#loop: false, source: Some(*id) }).await,
+        Source::Import { file, r#type } => import(global, file, r#type).await,
+        Source::Export { format } => export(global, *format).await,
+        Source::Interval { r#type, minutes } => interval(global, r#type, *minutes).await,
+    }
+}
+
+fn of(id: i64) -> ChangeSource {
+    ChangeSource { id, project_key: PROJECT.into(), ..ChangeSource::default() }
+}
+
+async fn add(global: &Global, args: &AddSource) -> Result<Exit, Error> {
+    let mut config: Value = match &args.config {
+        Some(text) => serde_json::from_str(text).map_err(|error| {
+            Error::usage(format!("--config is no JSON: {error}")).hint("'{\"subreddit\": \"rust\"}'")
+        })?,
+        None => json!({}),
+    };
+    if let Some(map) = config.as_object_mut() {
+        map.extend(args.url.clone().map(|url| ("url".to_owned(), url.into())));
+        map.extend(args.interval.map(|minutes| ("fetch_interval_minutes".to_owned(), minutes.into())));
+    }
+    let said = Said {
+        r#type: args.r#type.clone(),
+        name: args.name.clone(),
+        config,
+        is_public: args.public,
+        ..Said::default()
+    };
+    let source = sources::checked(said).map_err(Error::usage)?;
+    let (r#type, name) = (source.r#type.clone(), source.name.clone());
+    let opened = store::open(global).await?;
+    let saved = save(&*opened.store, vec![source]).await?;
+    let saved = saved.first().ok_or_else(|| Error::unexpected("nothing was stored"))?;
+    let value = json!({ "id": saved.id, "name": name, "type": r#type, "existed": saved.existed });
+    let text = match saved.existed {
+        true => format!("there is such a source already: {}", saved.id),
+        false => format!("source {} added: {name}", saved.id),
+    };
+    output::result(global.output, &text, &value)?;
+    if let (Some(why), false) = (sources::unsupported(&r#type), saved.existed) {
+        say(&format!("it will be skipped for now: {why}"));
+    }
+    Ok(if saved.existed { Exit::Failures } else { Exit::Ok })
+}
+
+async fn save(store: &dyn Store, sources: Vec<NewSource>) -> Result<Vec<patra_core::tx::SavedSource>, Error> {
+    let intervals = Environment::read().collector()?.intervals;
+    introduce_types(store, &intervals).await?;
+    let save = SaveSources { project_key: PROJECT.into(), sources };
+    Ok(store.run(Arc::new(save)).await?.sources)
+}
+
+async fn change(global: &Global, change: ChangeSource, done: &str) -> Result<Exit, Error> {
+    let id = change.id;
+    let opened = store::open(global).await?;
+    match opened.store.run(change).await {
+        Ok(SourceChanged::Changed) => {
+            output::result(global.output, &format!("source {id} {done}"), &json!({ "id": id, "done": done }))?;
+            Ok(Exit::Ok)
+        }
+        Ok(SourceChanged::Unknown) => {
+            Err(Error::not_found(format!("there is no source {id}")).hint("`patra source list` shows them"))
+        }
+        Err(TxError::Conflict) => Err(Error::failed("another source has this address already")),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn all(store: &dyn Sources) -> Result<Vec<Row>, Error> {
+    let filter = SourceFilter { project_key: Some(PROJECT.into()), ..SourceFilter::default() };
+    Ok(store.sources(filter).await?)
+}
+
+async fn list(global: &Global, r#type: Option<&str>) -> Result<Exit, Error> {
+    let opened = store::open_sources(global).await?;
+    let mut sources = all(&*opened).await?;
+    sources.retain(|source| r#type.is_none_or(|wanted| source.r#type == wanted));
+    if global.output != crate::cli::Output::Table {
+        let rows: Vec<_> = sources.iter().map(shown).collect();
+        return match global.output {
+            crate::cli::Output::Ndjson => {
+                rows.iter().try_for_each(|row| output::line(&row.to_string())).map(|()| Exit::Ok)
+            }
+            _ => output::result(global.output, "", &rows.into()).map(|()| Exit::Ok),
+        };
+    }
+    if sources.is_empty() {
+        output::line("no sources; `patra source add rss URL` adds one")?;
+        return Ok(Exit::Ok);
+    }
+    let short = |text: &str| text.chars().take(60).collect::<String>();
+    let rows = sources.iter().map(|source| {
+        let state = &source.state;
+        let time = |at: Option<patra_core::Ts>| at.map_or_else(String::new, |at| at.to_short_text()[..16].to_owned());
+        let why = source.unsupported.as_ref().or(state.last_error.as_ref());
+        vec![
+            source.id.to_string(),
+            source.r#type.clone(),
+            short(&source.name),
+            status(source).to_owned(),
+            source.interval.minutes.to_string(),
+            time(state.last_fetched_at),
+            time(source.polling.or(state.next_due_at).filter(|at| at.micros() > 0)),
+            why.map_or_else(String::new, |why| short(why)),
+        ]
+    });
+    output::grid(&["id", "type", "name", "status", "minutes", "last fetched", "next", "why"], rows)?;
+    Ok(Exit::Ok)
+}
+
+fn status(source: &Row) -> &'static str {
+    let state = &source.state;
+    match () {
+        () if source.unsupported.is_some() => "unsupported",
+        () if state.paused.is_some() => "paused",
+        () if state.last_error.is_some() => "error",
+        () if state.last_fetched_at.is_none() => "pending",
+        () => "ok",
+    }
+}
+
+fn shown(source: &Row) -> Value {
+    let state = &source.state;
+    json!({
+        "id": source.id,
+        "name": source.name,
+        "type": source.r#type,
+        "config": serde_json::from_str::<Value>(&source.config).unwrap_or_default(),
+        "is_public": source.is_public,
+        "is_active": state.paused.is_none(),
+        "status": status(source),
+        "interval_minutes": source.interval.minutes,
+        "interval_from": source.interval.from.as_str(),
+        "last_fetched_at": state.last_fetched_at,
+        "next_attempt_at": source.polling.or(state.next_due_at),
+        "fetch_count": state.fetch_count,
+        "fetch_error_count": state.fetch_error_count,
+        "last_error": state.last_error,
+        "paused_reason": state.paused.map(PausedReason::as_str),
+    })
+}
+
+/// Adds what a file names. What is wrong with an entry is told, and the others are taken.
+async fn import(global: &Global, file: &Path, r#type: &str) -> Result<Exit, Error> {
+    let entries = entries(&text(file)?, r#type).map_err(Error::usage)?;
+    let opened = store::open(global).await?;
+    let (mut added, mut existed, mut wrong) = (0_u64, 0_u64, 0_u64);
+    let mut batch = Vec::with_capacity(MAX_SOURCES);
+    let total = entries.len();
+    for (at, entry) in entries.into_iter().enumerate() {
+        match entry.and_then(sources::checked) {
+            Ok(source) => batch.push(source),
+            Err(reason) => {
+                wrong += 1;
+                if wrong <= 20 {
+                    say(&format!("  entry {}: {reason}", at + 1));
+                }
+            }
+        }
+        if batch.len() == MAX_SOURCES || at + 1 == total {
+            for saved in save(&*opened.store, std::mem::take(&mut batch)).await? {
+                *(if saved.existed { &mut existed } else { &mut added }) += 1;
+            }
+        }
+    }
+    let text = format!("{added} source(s) added, {existed} there already, {wrong} not usable");
+    output::result(global.output, &text, &json!({ "added": added, "existed": existed, "unusable": wrong }))?;
+    Ok(if wrong > 0 { Exit::Failures } else { Exit::Ok })
+}
+
+fn text(file: &Path) -> Result<String, Error> {
+    let mut text = Vec::new();
+    let read = match file.to_str() {
+        Some("-") => std::io::stdin().lock().take(MAX_IMPORT + 1).read_to_end(&mut text),
+        _ => std::fs::File::open(file).and_then(|open| open.take(MAX_IMPORT + 1).read_to_end(&mut text)),
+    };
+    read.map_err(|error| Error::configuration(format!("{} cannot be read: {error}", file.display())))?;
+    if text.len() as u64 > MAX_IMPORT {
+        return Err(Error::usage(format!("{} has more than {MAX_IMPORT} bytes", file.display())));
+    }
+    String::from_utf8(text).map_err(|_| Error::usage(format!("{} is not UTF-8", file.display())))
+}
+
+type Entry = Result<Said, String>;
+
+fn entries(text: &str, r#type: &str) -> Result<Vec<Entry>, String> {
+    let start = text.trim_start_matches('\u{feff}').trim_start();
+    if start.starts_with('<') {
+        let feed = |outline: opml::Outline| {
+            Ok(Said {
+                r#type: r#type.to_owned(),
+                name: outline.title,
+                config: json!({ "url": outline.url }),
+                ..Said::default()
+            })
+        };
+        return Ok(opml::read(start)?.into_iter().map(feed).collect());
+    }
+    if start.starts_with('[') {
+        let list: Vec<Value> = serde_json::from_str(start).map_err(|error| format!("the list is no JSON: {error}"))?;
+        return Ok(list.iter().map(|value| entry(value, r#type)).collect());
+    }
+    let lines = start.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    Ok(lines
+        .map(|line| match line.starts_with('{') {
+            true => entry(&serde_json::from_str(line).map_err(|error| format!("no JSON: {error}"))?, r#type),
+            false => entry(&line.into(), r#type),
+        })
+        .collect())
+}
+
+/// An object as the API takes it, or a bare URL.
+fn entry(value: &Value, r#type: &str) -> Entry {
+    if let Value::String(url) = value {
+        return Ok(Said { r#type: r#type.to_owned(), config: json!({ "url": url }), ..Said::default() });
+    }
+    let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+    let flag = |name: &str| value.get(name).and_then(Value::as_bool);
+    let config = match (value.get("config"), text("url")) {
+        (Some(config), _) => config.clone(),
+        (None, Some(url)) => json!({ "url": url }),
+        (None, None) => json!({}),
+    };
+    let fetched =
+        text("last_fetched_at").map(|at| at.parse().map_err(|_| format!("last_fetched_at: {at:?} is no time")));
+    Ok(Said {
+        r#type: text("type").unwrap_or_else(|| r#type.to_owned()),
+        name: text("name"),
+        config,
+        is_public: flag("is_public").unwrap_or(false),
+        is_active: flag("is_active"),
+        last_fetched_at: fetched.transpose()?,
+    })
+}
+
+async fn export(global: &Global, format: ExportFormat) -> Result<Exit, Error> {
+    let sources = all(&*store::open_sources(global).await?).await?;
+    match format {
+        ExportFormat::Ndjson => {
+            for source in &sources {
+                let config: Value = serde_json::from_str(&source.config).unwrap_or_default();
+                let row = json!({
+                    "name": source.name, "type": source.r#type, "config": config, "is_public": source.is_public,
+                    "is_active": source.state.paused.is_none(), "last_fetched_at": source.state.last_fetched_at,
+                });
+                output::line(&row.to_string())?;
+            }
+        }
+        ExportFormat::Opml => output::line(sources::to_opml(&sources).trim_end())?,
+    }
+    Ok(Exit::Ok)
+}
+
+async fn interval(global: &Global, r#type: &str, minutes: Option<u32>) -> Result<Exit, Error> {
+    let opened = store::open(global).await?;
+    let key = format!("fetch_interval.{}", r#type.to_ascii_lowercase());
+    opened.store.run(Configure { key: key.clone(), value: minutes.map(|minutes| minutes.to_string()) }).await?;
+    let text = match minutes {
+        Some(minutes) => format!("sources of type {type} are collected every {minutes} minutes"),
+        None => format!("sources of type {type} are collected as often as before"),
+    };
+    output::result(global.output, &text, &json!({ "key": key, "value": minutes }))?;
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,191 @@
+//! A far side with feeds. It listens on all of 127.0.0.0/8, so that every address there is a host of its own.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Hit {
+    pub(crate) host: String,
+    pub(crate) path: String,
+    /// Lower-case names.
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) at: Instant,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    hits: Vec<Hit>,
+    active: BTreeMap<String, usize>,
+    most: usize,
+    most_of_a_host: usize,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Far {
+    port: u16,
+    state: Arc<Mutex<State>>,
+}
+
+impl Far {
+    pub(crate) fn start() -> Far {
+        let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+        let far = Far { port: listener.local_addr().unwrap().port(), state: Arc::default() };
+        let serving = far.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let far = serving.clone();
+                std::thread::spawn(move || far.serve(stream));
+            }
+        });
+        far
+    }
+
+    /// The address of a path on the host with this number.
+    pub(crate) fn url(&self, host: u8, path: &str) -> String {
+        format!("http://127.0.0.{host}:{}{path}", self.port)
+    }
+
+    pub(crate) fn hits(&self) -> Vec<Hit> {
+        self.state.lock().unwrap().hits.clone()
+    }
+
+    pub(crate) fn paths(&self) -> Vec<String> {
+        self.hits().into_iter().map(|hit| hit.path).collect()
+    }
+
+    pub(crate) fn forget(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.hits.clear();
+        (state.most, state.most_of_a_host) = (0, 0);
+    }
+
+    /// Most requests at once, of all and of one host.
+    pub(crate) fn most(&self) -> (usize, usize) {
+        let state = self.state.lock().unwrap();
+        (state.most, state.most_of_a_host)
+    }
+
+    pub(crate) fn wait_for(&self, hits: usize) {
+        let end = Instant::now() + Duration::from_secs(30);
+        while self.hits().len() < hits {
+            assert!(Instant::now() < end, "{hits} requests wanted, only these came: {:?}", self.paths());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn serve(&self, mut stream: TcpStream) {
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(b"\r\n\r\n") {
+            match stream.read(&mut byte) {
+                Ok(1) => head.push(byte[0]),
+                _ => return,
+            }
+        }
+        let head = String::from_utf8_lossy(&head).into_owned();
+        let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+        let headers: BTreeMap<_, _> = head
+            .lines()
+            .skip(1)
+            .filter_map(|line| line.split_once(':'))
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+            .collect();
+        let host = headers.get("host").cloned().unwrap_or_default();
+        {
+            let mut state = self.state.lock().unwrap();
+            let hit = Hit { host: host.clone(), path: path.clone(), headers: headers.clone(), at: Instant::now() };
+            state.hits.push(hit);
+            *state.active.entry(host.clone()).or_default() += 1;
+            let (all, one) = (state.active.values().sum(), state.active[&host]);
+            (state.most, state.most_of_a_host) = (state.most.max(all), state.most_of_a_host.max(one));
+        }
+        self.answer(&mut stream, &path, &headers);
+        *self.state.lock().unwrap().active.get_mut(&host).unwrap() -= 1;
+    }
+
+    fn answer(&self, stream: &mut TcpStream, path: &str, headers: &BTreeMap<String, String>) {
+        let mut send = |status: &str, more: &str, body: &[u8]| {
+            let head =
+                format!("HTTP/1.1 {status}\r\nConnection: close\r\n{more}Content-Length: {}\r\n\r\n", body.len());
+            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+        };
+        let feed = feed(path);
+        match path.split(['/', '?']).nth(1).unwrap_or_default() {
+            "feed" | "hn" if headers.get("if-none-match").is_some_and(|tag| tag == "\"v1\"") => {
+                send("304 Not Modified", "ETag: \"v1\"\r\n", b"");
+            }
+            "feed" => send("200 OK", "ETag: \"v1\"\r\nContent-Type: application/rss+xml\r\n", feed.as_bytes()),
+            // Without validators: only the body tells that nothing is new.
+            "bare" => send("200 OK", "", feed.as_bytes()),
+            "slow" => {
+                let millis = path.rsplit('/').next().and_then(|text| text.parse().ok()).unwrap_or(500);
+                std::thread::sleep(Duration::from_millis(millis));
+                send("200 OK", "", feed.as_bytes());
+            }
+            "error" => send("500 Internal Server Error", "", b"no"),
+            "gone" => send("410 Gone", "", b""),
+            "moved" => send("301 Moved Permanently", "Location: /feed/moved\r\n", b""),
+            "found" => send("302 Found", "Location: /feed/found\r\n", b""),
+            "loop" => send("302 Found", "Location: /loop\r\n", b""),
+            "private" => send("302 Found", "Location: http://10.255.255.1/feed\r\n", b""),
+            "busy" => send("429 Too Many Requests", "Retry-After: 3600\r\n", b""),
+            "page" => send("200 OK", "Content-Type: text/html\r\n", PAGE),
+            "plain" => send("200 OK", "Content-Type: text/html\r\n", PLAIN),
+            "hits" => send("200 OK", "Content-Type: application/json\r\n", HITS),
+            "json" => send("200 OK", "Content-Type: application/json\r\n", LIST),
+            "divs" => send("200 OK", "Content-Type: text/html\r\n", &"<div>".repeat(900_000).into_bytes()),
+            "entities" => send("200 OK", "Content-Type: application/rss+xml\r\n", BOMB),
+            "deep" => send("200 OK", "Content-Type: application/json\r\n", &"{\"a\":".repeat(1_000_000).into_bytes()),
+            "endless" => {
+                let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/rss+xml\r\n\r\n<rss>";
+                let _ = stream.write_all(head.as_bytes());
+                while stream.write_all(&[b' '; 65_536]).is_ok() {}
+            }
+            "gzip" => {
+                let bomb = bomb();
+                send("200 OK", "Content-Encoding: gzip\r\nContent-Type: application/rss+xml\r\n", &bomb);
+            }
+            _ => send("404 Not Found", "", b""),
+        }
+    }
+}
+
+/// Two gigabytes of blanks, packed.
+fn bomb() -> Vec<u8> {
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    let blanks = vec![b' '; 1 << 20];
+    for _ in 0..2_048 {
+        packer.write_all(&blanks).unwrap();
+    }
+    packer.finish().unwrap()
+}
+
+fn feed(path: &str) -> String {
+    let item = |n: u32| {
+        format!(
+            "<item><title>Entry {n} of {path}</title><link>http://x.test{path}/{n}</link><guid>{path}-{n}</guid>\
+             <author>A. Writer</author><pubDate>Mon, 16 Nov 2026 0{n}:00:00 GMT</pubDate>\
+             <description>&lt;p&gt;Text {n}&lt;/p&gt;&lt;script&gt;alert(1)&lt;/script&gt;</description></item>"
+        )
+    };
+    format!("<rss version=\"2.0\"><channel><title>Feed {path}</title>{}{}</channel></rss>", item(1), item(2))
+}
+
+const PAGE: &[u8] =
+    b"<html><head><title>Site</title><link rel=alternate type=application/rss+xml href=/feed/site></head>\
+    <body><p>Welcome</p></body></html>";
+const PLAIN: &[u8] =
+    b"<html><head><title>A page</title></head><body><article><h1>A page</h1><p>This is the text of the page, \
+    and it is long enough to be taken for what the page is about.</p></article></body></html>";
+const HITS: &[u8] = br#"{"hits":[{"objectID":"7","title":"A story","url":"http://x.test/7","author":"pg",
+    "created_at":"2026-11-16T01:00:00Z","points":12,"num_comments":3}]}"#;
+const LIST: &[u8] =
+    br#"{"data":[{"n":1,"t":"One","at":"2026-11-16T01:00:00Z"},{"n":2,"t":"Two","at":"2026-11-16T02:00:00Z"}]}"#;
+const BOMB: &[u8] = b"<?xml version=\"1.0\"?><!DOCTYPE rss [<!ENTITY a \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\">\
+    <!ENTITY b \"&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;\"><!ENTITY c \"&b;&b;&b;&b;&b;&b;&b;&b;&b;&b;\">\
+    <!ENTITY d \"&c;&c;&c;&c;&c;&c;&c;&c;&c;&c;\"><!ENTITY e \"&d;&d;&d;&d;&d;&d;&d;&d;&d;&d;\">\
+    <!ENTITY f \"&e;&e;&e;&e;&e;&e;&e;&e;&e;&e;\"><!ENTITY g \"&f;&f;&f;&f;&f;&f;&f;&f;&f;&f;\">]>\
+    <rss version=\"2.0\"><channel><title>&g;</title></channel></rss>";
