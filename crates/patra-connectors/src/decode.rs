@@ -140,37 +140,27 @@ impl Decoder {
     /// `url` is where the answer was found.
     pub(crate) fn decode(&self, response: &Response, url: &str, window: Window) -> Result<Decoded, Refused> {
         let (body, kind) = (&response.body, response.header("content-type"));
-        // These come in many encodings.
+        let text = || std::str::from_utf8(body).map_err(|error| unreadable("UTF-8", error));
+        // Feeds and pages come in many encodings.
         let base = || Url::parse(url).map_err(|error| unreadable("page", error));
-        let web = match &self.source {
-            Source::Feed => Some(web::of_feed(body, kind, &base()?)?),
-            Source::Page => Some(web::of_page(body, kind, &base()?)?),
-            Source::Html(html) => Some(web::of_rows(body, kind, &base()?, html, window.to)?),
-            Source::Json { .. } | Source::Xml(_) | Source::Csv(_) => None,
-        };
-        if let Some(json) = web {
-            return self.projected("page", &json.into(), window);
-        }
-        let text = std::str::from_utf8(body).map_err(|error| unreadable("UTF-8", error))?;
-        match &self.source {
-            Source::Json { lenient } => match (self.body.find(text), lenient) {
-                (Ok(found), _) => self.page(body, &found, window),
-                (Err(error), false) => Err(unreadable("JSON", error).into()),
-                (Err(error), true) => {
-                    let repaired = repair::control_characters(text).ok_or_else(|| unreadable("JSON", error))?;
-                    self.projected("JSON", &repaired.into(), window)
+        let (format, json): (&str, Bytes) = match &self.source {
+            Source::Json { lenient } => {
+                let text = text()?;
+                match (self.body.find(text), lenient) {
+                    (Ok(found), _) => return self.page(body, &found, window),
+                    (Err(error), false) => return Err(unreadable("JSON", error).into()),
+                    (Err(error), true) => {
+                        ("JSON", repair::control_characters(text).ok_or_else(|| unreadable("JSON", error))?.into())
+                    }
                 }
-            },
-            Source::Xml(xml) => {
-                let json = xml.project(text).map_err(|reason| unreadable("XML", reason))?;
-                self.projected("XML", &json.into(), window)
             }
-            Source::Csv(csv) => {
-                let json = csv.project(text).map_err(|reason| unreadable("CSV", reason))?;
-                self.projected("CSV", &json.into(), window)
-            }
-            Source::Feed | Source::Page | Source::Html(_) => Err(unreadable("page", "it was not read").into()),
-        }
+            Source::Xml(xml) => ("XML", xml.project(text()?).map_err(|reason| unreadable("XML", reason))?.into()),
+            Source::Csv(csv) => ("CSV", csv.project(text()?).map_err(|reason| unreadable("CSV", reason))?.into()),
+            Source::Feed => ("feed", web::of_feed(body, kind, &base()?)?.into()),
+            Source::Page => ("page", web::of_page(body, kind, &base()?)?.into()),
+            Source::Html(html) => ("page", web::of_rows(body, kind, &base()?, html, window.to)?.into()),
+        };
+        self.projected(format, &json, window)
     }
 
     fn projected(&self, format: &str, body: &Bytes, window: Window) -> Result<Decoded, Refused> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use patra_core::port::source::{Source, SourceFilter};
+use patra_core::port::source::{Due, Source, SourceFilter};
 use patra_core::port::{CommandsExt as _, Store};
 use patra_core::source::{Intervals, Turns};
 use patra_core::state::{Operation, TriggerType};
@@ -50,12 +50,12 @@ impl Default for CollectorOptions {
 
 /// Most sources that one tick queues.
 const MAX_DUE: u32 = 200_000;
+/// However soon the next source is due.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(200);
 /// How often what is old is cleaned away (COLL-43).
 const CLEAN_EVERY: Duration = Duration::from_secs(3_600);
 /// Of one cleaning transaction.
 const CLEAN_AT_ONCE: u32 = 500;
-/// Before most other work, as somebody waits for news.
-const PRIORITY: i32 = 0;
 
 pub(crate) async fn serve(shared: Arc<Shared>) {
     let mut collector = Collector::new(Arc::clone(&shared));
@@ -64,7 +64,8 @@ pub(crate) async fn serve(shared: Arc<Shared>) {
     let mut next_clean = clock.steady() + CLEAN_EVERY / 60;
     loop {
         let next_due = match collector.tick().await {
-            Ok(next_due) => next_due,
+            // At once again would be too soon: what is queued now is due once more only when somebody says so.
+            Ok(due) => due.next.map(|next| clock.steady() + next.since(due.now).max(SHORTEST_SLEEP)),
             Err(error) => {
                 events::store_failed("collector", "tick", &error);
                 None
@@ -127,13 +128,12 @@ impl Collector {
             owner: options.owner.clone(),
             tick: options.collector.tick,
             concurrency: options.collector.concurrency,
-            running: 0,
             leaving,
         }
     }
 
-    /// Queues what is due. When the next source falls due, on the steady clock.
-    async fn tick(&mut self) -> Result<Option<Ts>, TxError> {
+    /// Queues what is due, and tells what that was.
+    async fn tick(&mut self) -> Result<Due, TxError> {
         self.sync_types().await?;
         let store = Arc::clone(&self.shared.ports.store);
         let due = store.due(MAX_DUE).await?;
@@ -142,7 +142,7 @@ impl Collector {
         }
         for some in due.sources.chunks(MAX_SOURCES) {
             if self.shared.drain.is_cancelled() {
-                return Ok(None);
+                return Ok(due);
             }
             let ids = some.iter().map(|id| id.0).collect();
             let mut sources = store.sources(SourceFilter { ids: Some(ids), ..SourceFilter::default() }).await?;
@@ -154,8 +154,7 @@ impl Collector {
         }
         crash::point("after-tick");
         store.run(self.beat(false)).await?;
-        let now = self.shared.ports.clock.steady();
-        Ok(due.next.map(|next| now + next.since(due.now).max(Duration::from_millis(200))))
+        Ok(due)
     }
 
     /// Tells the store what is known of the types, when that has changed.
@@ -290,7 +289,7 @@ impl Queue {
             credential,
             expr_hash: hash::digest(&["poll", hash, &text]),
             params: task_params(source, &text),
-            priority: Operation::Harvest.priority().saturating_add(PRIORITY),
+            priority: Operation::Harvest.priority(),
         })
     }
 
@@ -377,11 +376,7 @@ pub async fn poll_now(store: &Arc<dyn Store>, id: SourceId, by: TriggerType) -> 
 
 /// Tells what is known of the types and queues all that is due, once. What was due.
 pub(crate) async fn poll_due(shared: &Arc<Shared>) -> Result<Vec<SourceId>, TxError> {
-    let mut collector = Collector::new(Arc::clone(shared));
-    collector.sync_types().await?;
-    let due = shared.ports.store.due(MAX_DUE).await?;
-    collector.tick().await?;
-    Ok(due.sources)
+    Ok(Collector::new(Arc::clone(shared)).tick().await?.sources)
 }
 
 /// Makes the types known where no collector has run yet, so that sources that are added are due.

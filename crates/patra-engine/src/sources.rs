@@ -1,6 +1,6 @@
 //! What a source is to the engine: which endpoint it polls, with which params, and why it cannot be.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Value, json};
 use url::Url;
@@ -9,8 +9,9 @@ use patra_core::Ts;
 use patra_core::hash;
 use patra_core::params::Params;
 use patra_core::port::source::Source;
+use patra_core::port::{CommandsExt as _, Store};
 use patra_core::source::{self, MAX_MINUTES};
-use patra_core::tx::{NewConfig, NewSource};
+use patra_core::tx::{MAX_SOURCES, NewConfig, NewSource, SaveSources, TxError};
 use patra_spec::{Manifest, Problems};
 
 pub use patra_connectors::opml;
@@ -21,22 +22,16 @@ pub const BUILT_IN: &str = include_str!("../../../sources/collector.yaml");
 pub const PROVENANCE: &str = "collector";
 /// What a source that brings its own mapping is of.
 pub const CUSTOM: &str = "custom_api";
+/// Until projects come, all sources are of this one.
+pub const PROJECT: &str = "default";
 /// Longest name of a source, in bytes.
 pub const MAX_NAME_BYTES: usize = 500;
 /// Longest config of a source, in bytes.
 pub const MAX_CONFIG_BYTES: usize = 64 << 10;
 
-/// Types without a fetcher here, and why.
-const UNSUPPORTED: &[(&str, &str)] = &[
-    ("twitter_feed", "no fetcher for type 'twitter_feed'"),
-    ("twitter_list", "no fetcher for type 'twitter_list'"),
-    ("twitter_bookmarks", "no fetcher for type 'twitter_bookmarks'"),
-];
-
 /// Why sources of a type cannot be fetched; `None` when they can.
 pub fn unsupported(r#type: &str) -> Option<String> {
-    let known = UNSUPPORTED.iter().find(|(name, _)| *name == r#type).map(|(_, why)| (*why).to_owned());
-    known.or_else(|| (!is_fetched(r#type)).then(|| Source::no_fetcher(r#type)))
+    (!is_fetched(r#type)).then(|| Source::no_fetcher(r#type))
 }
 
 fn is_fetched(r#type: &str) -> bool {
@@ -81,6 +76,42 @@ pub struct Said {
     pub is_public: bool,
     pub is_active: Option<bool>,
     pub last_fetched_at: Option<Ts>,
+}
+
+impl Said {
+    /// A feed of a list.
+    pub fn outlined(r#type: &str, outline: opml::Outline) -> Said {
+        let config = json!({ "url": outline.url });
+        Said { r#type: r#type.to_owned(), name: outline.title, config, ..Said::default() }
+    }
+}
+
+/// What became of many that were to be added.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Imported {
+    pub added: u64,
+    pub existed: u64,
+    /// The place of each that cannot be used, from 1, and why not.
+    pub unusable: Vec<(usize, String)>,
+}
+
+/// Adds what can be added; what is wrong with an entry holds up none of the others.
+pub async fn import(store: &dyn Store, entries: Vec<Result<Said, String>>) -> Result<Imported, TxError> {
+    let mut imported = Imported::default();
+    let mut usable = Vec::new();
+    for (at, entry) in entries.into_iter().enumerate() {
+        match entry.and_then(checked) {
+            Ok(source) => usable.push(source),
+            Err(reason) => imported.unusable.push((at + 1, reason)),
+        }
+    }
+    for some in usable.chunks(MAX_SOURCES) {
+        let save = SaveSources { project_key: PROJECT.to_owned(), sources: some.to_vec() };
+        for saved in store.run(Arc::new(save)).await?.sources {
+            *(if saved.existed { &mut imported.existed } else { &mut imported.added }) += 1;
+        }
+    }
+    Ok(imported)
 }
 
 /// A source that can be stored, or a sentence about what is wrong with it.

@@ -610,7 +610,6 @@ CREATE TABLE collector_beat (
   next_tick_at timestamptz NOT NULL,
   tick_seconds bigint NOT NULL,
   concurrency bigint NOT NULL,
-  running bigint NOT NULL,
   leaving integer NOT NULL CHECK (leaving IN (0, 1))
 );
 

@@ -613,7 +613,6 @@ CREATE TABLE collector_beat (
   next_tick_at INTEGER NOT NULL,
   tick_seconds INTEGER NOT NULL,
   concurrency INTEGER NOT NULL,
-  running INTEGER NOT NULL,
   leaving INTEGER NOT NULL CHECK (leaving IN (0, 1))
 );
 

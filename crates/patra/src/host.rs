@@ -25,6 +25,11 @@ pub(crate) async fn engine(
     listener: Arc<dyn Listener>,
 ) -> Result<Engine, Error> {
     let environment = Environment::read();
+    if let (_, ignored) = environment.intervals()
+        && !ignored.is_empty()
+    {
+        tracing::warn!(ignored = ?ignored, "intervals that are no number of minutes from 1 on are ignored");
+    }
     let ports = Ports { store, transport: transport(global)?, clock: Arc::new(SystemClock) };
     let options = Options {
         roles,

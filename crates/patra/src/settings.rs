@@ -46,14 +46,16 @@ impl Environment {
         Ok(Duration::from_secs(self.number("SHUTDOWN_TIMEOUT_SECONDS", 0, 3_600)?.unwrap_or(30)))
     }
 
+    /// The intervals of the types, and the values that are none and change nothing.
+    pub(crate) fn intervals(&self) -> (Intervals, Vec<String>) {
+        let mut intervals = Intervals::default();
+        let ignored = intervals.environment(self.variables.clone().into_iter());
+        (intervals, ignored)
+    }
+
     pub(crate) fn collector(&self) -> Result<CollectorOptions, Error> {
         const DAY: u64 = 86_400;
         let default = CollectorOptions::default();
-        let mut intervals = Intervals::default();
-        let ignored = intervals.environment(self.variables.clone().into_iter());
-        if !ignored.is_empty() {
-            tracing::warn!(ignored = ?ignored, "intervals that are no number of minutes from 1 on are ignored");
-        }
         let tick = match self.number("COLLECTOR_TICK", 1, DAY)? {
             Some(tick) => Some(tick),
             None => self.number("COLLECTOR_INTERVAL", 1, DAY)?,
@@ -62,7 +64,7 @@ impl Environment {
         Ok(CollectorOptions {
             tick: tick.map_or(default.tick, Duration::from_secs),
             concurrency: concurrency.and_then(|some| u32::try_from(some).ok()).unwrap_or(default.concurrency),
-            intervals,
+            intervals: self.intervals().0,
             keep_items: match self.number("RAW_ITEMS_TTL_DAYS", 0, 36_500)? {
                 None => default.keep_items,
                 Some(0) => None,

@@ -14,9 +14,9 @@ use serde_json::{Map, Value, json};
 use patra_core::port::CommandsExt as _;
 use patra_core::port::source::{ItemFilter, RawItem, Source, SourceFilter};
 use patra_core::state::{PausedReason, TriggerType};
-use patra_core::tx::{ChangeSource, MAX_SOURCES, SaveSources, SourceChanged, TxError};
+use patra_core::tx::{ChangeSource, SaveSources, SourceChanged, TxError};
 use patra_core::{Code, Ts};
-use patra_engine::sources::{self, Said};
+use patra_engine::sources::{self, Imported, PROJECT, Said};
 use patra_engine::{Asked, poll_now};
 
 use super::input::{PathText, path_text};
@@ -24,9 +24,6 @@ use crate::Api;
 use crate::auth::Anonymous;
 use crate::envelope::Failure;
 use crate::request_id::RequestId;
-
-/// Until projects come, everything is of this one.
-const PROJECT: &str = "default";
 
 /// Most items of `GET /api/raw-items` and of `/for-digest`, and what is given unasked.
 const ITEMS: (u32, u32) = (100, 500);
@@ -195,23 +192,11 @@ pub(super) async fn collect(State(api): State<Api>, Extension(id): Extension<Req
 pub(super) async fn import_opml(State(api): State<Api>, Extension(id): Extension<RequestId>, body: String) -> Response {
     let answer = async {
         let outlines = sources::opml::read(&body).map_err(Failure::bad_request)?;
-        let (mut added, mut existed, mut unusable) = (0_u64, 0_u64, Vec::new());
-        let mut good = Vec::new();
-        for (at, outline) in outlines.into_iter().enumerate() {
-            let config = json!({ "url": outline.url });
-            let said = Said { r#type: "rss".into(), name: outline.title, config, ..Said::default() };
-            match sources::checked(said) {
-                Ok(source) => good.push(source),
-                Err(reason) => unusable.push(json!({ "entry": at + 1, "reason": reason })),
-            }
-        }
-        for some in good.chunks(MAX_SOURCES) {
-            let save = SaveSources { project_key: PROJECT.into(), sources: some.to_vec() };
-            for saved in api.store.run(Arc::new(save)).await?.sources {
-                *(if saved.existed { &mut existed } else { &mut added }) += 1;
-            }
-        }
+        let entries = outlines.into_iter().map(|outline| Ok(Said::outlined("rss", outline))).collect();
+        let Imported { added, existed, unusable } = sources::import(&*api.store, entries).await?;
         (api.nudge)();
+        let unusable: Vec<_> =
+            unusable.iter().map(|(entry, reason)| json!({ "entry": entry, "reason": reason })).collect();
         Ok(Json(json!({ "added": added, "existed": existed, "unusable": unusable })).into_response())
     };
     answered(&id, answer.await)
@@ -288,7 +273,7 @@ fn source_json(source: &Source, anonymous: bool) -> Value {
     });
     if let (Some(map), false) = (shown.as_object_mut(), anonymous) {
         map.insert("fetch_interval_minutes".into(), source.interval.minutes.into());
-        map.insert("next_fetch_at".into(), next_fetch_at(source).map(millis).into());
+        map.insert("next_fetch_at".into(), source.next_fetch_at().map(millis).into());
         map.insert("paused_reason".into(), state.paused.map(PausedReason::as_str).into());
         map.insert("paused_at".into(), state.paused_at.map(millis).into());
     }
@@ -297,13 +282,6 @@ fn source_json(source: &Source, anonymous: bool) -> Value {
 
 fn config(source: &Source) -> Value {
     serde_json::from_str(&source.config).unwrap_or_default()
-}
-
-/// The last fetch and one interval (COLL-73): the promise. When it really happens is `next_attempt_at`.
-fn next_fetch_at(source: &Source) -> Option<Ts> {
-    let fetched = source.state.last_fetched_at?;
-    let collected = source.state.paused.is_none() && source.unsupported.is_none();
-    collected.then(|| fetched + source.interval.duration())
 }
 
 /// RFC 3339 with milliseconds, always.
@@ -360,13 +338,6 @@ async fn collector_status(api: &Api) -> Answer {
 
 fn status_json(source: &Source) -> Value {
     let state = &source.state;
-    let word = match () {
-        () if source.unsupported.is_some() => "unsupported",
-        () if state.paused.is_some() => "paused",
-        () if state.last_error.is_some() => "error",
-        () if state.last_fetched_at.is_none() => "pending",
-        () => "ok",
-    };
     json!({
         "id": source.id,
         "name": source.name,
@@ -374,13 +345,13 @@ fn status_json(source: &Source) -> Value {
         "interval_minutes": source.interval.minutes,
         "interval_from": source.interval.from.as_str(),
         "last_fetched_at": state.last_fetched_at.map(millis),
-        "next_fetch_at": next_fetch_at(source).map(millis),
-        "next_attempt_at": source.polling.or(state.next_due_at).filter(|at| *at > Ts::from_secs(0)).map(millis),
+        "next_fetch_at": source.next_fetch_at().map(millis),
+        "next_attempt_at": source.next_attempt_at().map(millis),
         "fetch_count": state.fetch_count,
         "fetch_error_count": state.fetch_error_count,
         "last_error": state.last_error,
         "last_error_at": state.last_error_at.map(millis),
-        "status": word,
+        "status": source.status(),
         "paused_reason": state.paused.map(PausedReason::as_str),
         "reason": source.unsupported,
     })

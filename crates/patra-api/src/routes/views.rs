@@ -44,6 +44,7 @@ impl Params {
             task: self.task,
             run: self.run,
             public_id: None,
+            instance: None,
             before_id: self.before_id,
             limit: self.limit.unwrap_or_default(),
         })

@@ -18,18 +18,19 @@ pub(super) fn of_feed(body: &[u8], content_type: Option<&str>, base: &Url) -> Re
 
 /// A page: the feed that it is, or the one that it names, or itself as the only entry.
 pub(super) fn of_page(body: &[u8], content_type: Option<&str>, base: &Url) -> Result<String, Fault> {
-    match feed::read(body, content_type, base) {
-        Ok(feed) => return Ok(feed_json(&feed).to_string()),
-        Err(feed::FeedError::Page { feed: Some(next) }) => {
-            return Ok(json!({ "entries": [], "next_url": next, "has_more": true }).to_string());
-        }
-        Err(feed::FeedError::Page { feed: None } | feed::FeedError::NotAFeed { .. }) => {}
-        Err(error) => return Err(unreadable(&error)),
-    }
     let html = feed::decode(body, content_type);
-    let declared = page::feeds(&html, base).map_err(|error| refused(&error))?.into_iter().find(|feed| feed.declared);
-    if let Some(feed) = declared {
-        return Ok(json!({ "entries": [], "next_url": feed.href, "has_more": true }).to_string());
+    let named = match feed::read(body, content_type, base) {
+        Ok(feed) => return Ok(feed_json(&feed).to_string()),
+        Err(feed::FeedError::Page { feed }) => feed,
+        // A page that does not begin as one.
+        Err(feed::FeedError::NotAFeed { .. }) => {
+            let feeds = page::feeds(&html, base).map_err(|error| refused(&error))?;
+            feeds.into_iter().find(|feed| feed.declared).map(|feed| feed.href)
+        }
+        Err(error) => return Err(unreadable(&error)),
+    };
+    if let Some(next) = named {
+        return Ok(json!({ "entries": [], "next_url": next, "has_more": true }).to_string());
     }
     let page = page::article(&html, base).map_err(|error| refused(&error))?;
     let entry = json!({

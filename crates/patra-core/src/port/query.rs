@@ -251,6 +251,8 @@ pub struct Filter {
     pub task: Option<i64>,
     pub run: Option<i64>,
     pub public_id: Option<String>,
+    /// Of one trigger.
+    pub instance: Option<i64>,
     /// Only rows with a smaller id: the next page.
     pub before_id: Option<i64>,
     /// At most [`Filter::MAX_LIMIT`]; 0 means [`Filter::DEFAULT_LIMIT`].
@@ -423,6 +425,7 @@ impl View {
             ("task_id", filter.task.map(Cell::Int)),
             ("run_id", filter.run.map(Cell::Int)),
             ("public_id", text(&filter.public_id)),
+            ("schedule_instance_id", filter.instance.map(Cell::Int)),
         ];
         let mut conditions = Vec::new();
         for (column, value) in wanted {

@@ -80,6 +80,28 @@ impl Source {
     pub fn no_fetcher(r#type: &str) -> String {
         format!("no fetcher for type '{type}'")
     }
+
+    /// One word for how it is (COLL-74).
+    pub fn status(&self) -> &'static str {
+        match &self.state {
+            _ if self.unsupported.is_some() => "unsupported",
+            State { paused: Some(_), .. } => "paused",
+            State { last_error: Some(_), .. } => "error",
+            State { last_fetched_at: None, .. } => "pending",
+            _ => "ok",
+        }
+    }
+
+    /// The last fetch and one interval (COLL-73): the promise. When it really happens is [`Source::next_attempt_at`].
+    pub fn next_fetch_at(&self) -> Option<Ts> {
+        let collected = self.state.paused.is_none() && self.unsupported.is_none();
+        self.state.last_fetched_at.filter(|_| collected).map(|fetched| fetched + self.interval.duration())
+    }
+
+    /// When it will be polled; nothing for one that is due at once, or never.
+    pub fn next_attempt_at(&self) -> Option<Ts> {
+        self.polling.or(self.state.next_due_at).filter(|at| *at > Ts::from_secs(0))
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -185,7 +185,6 @@ pub struct Beat {
     pub owner: String,
     pub tick: Duration,
     pub concurrency: u32,
-    pub running: u32,
     /// It is about to end.
     pub leaving: bool,
 }

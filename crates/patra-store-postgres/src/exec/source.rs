@@ -112,10 +112,10 @@ WHERE type = ANY ($1::text[]) AND is_deleted = 0 AND (next_due_at IS NULL OR min
 const BEAT: &str = "
 WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS now),
 told AS (
-  INSERT INTO collector_beat (owner, last_tick_at, next_tick_at, tick_seconds, concurrency, running, leaving)
-  SELECT $1, now, now + $2::bigint * interval '1 microsecond', $3, $4, $5, $6::boolean::integer FROM moment
+  INSERT INTO collector_beat (owner, last_tick_at, next_tick_at, tick_seconds, concurrency, leaving)
+  SELECT $1, now, now + $2::bigint * interval '1 microsecond', $3, $4, $5::boolean::integer FROM moment
   ON CONFLICT (owner) DO UPDATE SET last_tick_at = excluded.last_tick_at, next_tick_at = excluded.next_tick_at,
-    tick_seconds = excluded.tick_seconds, concurrency = excluded.concurrency, running = excluded.running,
+    tick_seconds = excluded.tick_seconds, concurrency = excluded.concurrency,
     leaving = excluded.leaving
 ),
 forgotten AS (
@@ -394,10 +394,8 @@ async fn reschedule(session: &Session, types: &[&str], now: Time) -> Result<u64,
 pub(super) async fn beat(session: &Session, op: &Beat) -> Result<Beaten, Fail> {
     let [beat] = session.prepare([BEAT]).await?;
     let tick_seconds = i64::try_from(op.tick.as_secs()).unwrap_or(i64::MAX);
-    let (concurrency, running) = (i64::from(op.concurrency), i64::from(op.running));
-    let rows = session
-        .alone(&beat, &[&op.owner, &micros(op.tick), &tick_seconds, &concurrency, &running, &op.leaving])
-        .await?;
+    let concurrency = i64::from(op.concurrency);
+    let rows = session.alone(&beat, &[&op.owner, &micros(op.tick), &tick_seconds, &concurrency, &op.leaving]).await?;
     let row = rows.first().ok_or_else(|| refused("a statement without its moment"))?;
     let Time(now): Time = row.try_get(0)?;
     Ok(Beaten { now })

@@ -74,10 +74,10 @@ WHERE type = ?1 AND is_deleted = 0 AND (next_due_at IS NULL OR minutes IS NULL)"
 const SLEEP: &str = "UPDATE source SET next_due_at = NULL WHERE type = ?1 AND next_due_at IS NOT NULL";
 
 const BEAT: &str = "
-INSERT INTO collector_beat (owner, last_tick_at, next_tick_at, tick_seconds, concurrency, running, leaving)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+INSERT INTO collector_beat (owner, last_tick_at, next_tick_at, tick_seconds, concurrency, leaving)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 ON CONFLICT (owner) DO UPDATE SET last_tick_at = excluded.last_tick_at, next_tick_at = excluded.next_tick_at,
-  tick_seconds = excluded.tick_seconds, concurrency = excluded.concurrency, running = excluded.running,
+  tick_seconds = excluded.tick_seconds, concurrency = excluded.concurrency,
   leaving = excluded.leaving";
 
 const FORGET_BEATS: &str = "DELETE FROM collector_beat WHERE next_tick_at < ?1";
@@ -274,15 +274,7 @@ fn reschedule(db: &Connection, of: &str, now: Ts) -> Result<u64> {
 pub(super) fn beat(db: &Connection, op: &Beat, now: Ts) -> Result<Beaten> {
     const A_DAY: Duration = Duration::from_secs(86_400);
     let tick_seconds = i64::try_from(op.tick.as_secs()).unwrap_or(i64::MAX);
-    let values = params![
-        op.owner,
-        now.micros(),
-        (now + op.tick).micros(),
-        tick_seconds,
-        op.concurrency,
-        op.running,
-        op.leaving,
-    ];
+    let values = params![op.owner, now.micros(), (now + op.tick).micros(), tick_seconds, op.concurrency, op.leaving,];
     db.prepare_cached(BEAT)?.execute(values)?;
     db.prepare_cached(FORGET_BEATS)?.execute([(now - A_DAY).micros()])?;
     Ok(Beaten { now })

@@ -401,18 +401,13 @@ pub(super) async fn a_config_that_is_no_object_is_refused(fx: Fixture) {
 }
 
 pub(super) async fn collectors_tell_that_they_live(fx: Fixture) {
-    let beat = |owner: &str, running| Beat {
-        owner: owner.into(),
-        tick: Duration::from_secs(60),
-        concurrency: 5,
-        running,
-        leaving: false,
-    };
-    fx.ok(beat("a", 1)).await;
+    let beat =
+        |owner: &str| Beat { owner: owner.into(), tick: Duration::from_secs(60), concurrency: 5, leaving: false };
+    fx.ok(beat("a")).await;
     fx.pass(Duration::from_millis(5)).await;
-    fx.ok(beat("b", 2)).await;
+    fx.ok(beat("b")).await;
     fx.pass(Duration::from_millis(5)).await;
-    let now = fx.ok(Beat { leaving: true, ..beat("a", 0) }).await.now;
+    let now = fx.ok(Beat { leaving: true, ..beat("a") }).await.now;
     let told = fx.store().collecting(PROJECT).await.expect("an answer");
     let owners: Vec<_> = told.beats.iter().map(|row| (&*row.owner, row.leaving)).collect();
     assert_eq!(owners, [("a", true), ("b", false)]);
@@ -422,7 +417,7 @@ pub(super) async fn collectors_tell_that_they_live(fx: Fixture) {
     assert!(told.now.is_some_and(|at| at >= now));
     if !fx.subject.is_real() {
         fx.pass(Duration::from_secs(86_400 + 120)).await;
-        fx.ok(beat("c", 0)).await;
+        fx.ok(beat("c")).await;
         let told = fx.store().collecting(PROJECT).await.expect("an answer");
         assert_eq!(told.beats.iter().map(|row| &*row.owner).collect::<Vec<_>>(), ["c"]);
     }

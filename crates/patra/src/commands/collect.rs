@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use patra_core::SourceId;
 use patra_core::port::Store;
-use patra_core::port::query::{Cell, Filter, View};
+use patra_core::port::query::{Cell, Filter, Row, View};
 use patra_core::port::source::{Source, SourceFilter};
 use patra_core::state::{TaskStatus, TriggerType};
+use patra_core::{InstanceId, SourceId};
 use patra_engine::{Asked, Engine, Role, poll_now};
 
 use crate::cli::{Collect, Global};
@@ -147,53 +147,44 @@ async fn result(store: &dyn Store, source: &Source) -> Result<Value, Error> {
         value["reason"] = "it was not polled".into();
         return Ok(value);
     };
+    let task = task(store, progress.instance).await?;
     if progress.tasks_failed == 0 && progress.is_finished() {
         value["status"] = "ok".into();
         value["fetched"] = (progress.inserted + progress.updated + progress.skipped + progress.rejected).into();
         value["inserted"] = progress.inserted.into();
-        value["duration_ms"] = duration(store, &public_id).await?.into();
+        value["duration_ms"] = task.as_ref().map_or(0, duration_ms).into();
         return Ok(value);
     }
-    let fault = match last_fault(store, &public_id).await? {
-        Some(fault) => fault,
-        None => json!({ "code": "INTERNAL_ERROR", "message": "it has not ended", "level": "L1" }),
-    };
+    let unfinished = json!({ "code": "INTERNAL_ERROR", "message": "it has not ended", "level": "L1" });
     value["status"] = "error".into();
-    value["error"] = fault;
+    value["error"] = task.as_ref().and_then(fault).unwrap_or(unfinished);
     value["fetch_error_count"] = source.state.fetch_error_count.into();
     value["paused"] = source.state.paused.is_some().into();
     Ok(value)
 }
 
-async fn task(store: &dyn Store, public_id: &str) -> Result<Option<patra_core::port::query::Row>, Error> {
-    let job = Filter { public_id: Some(public_id.to_owned()), ..Filter::default() };
-    let Some(job) = store.list(View::Jobs, job).await?.pop() else { return Ok(None) };
-    let Some(Cell::Int(instance)) = View::Jobs.cell(&job, "id") else { return Ok(None) };
-    let plans = store.list(View::Plans, Filter { limit: 500, ..Filter::default() }).await?;
-    let of = |row: &&patra_core::port::query::Row| {
-        View::Plans.cell(row, "schedule_instance_id") == Some(Cell::Int(instance))
-    };
-    let Some(Cell::Int(plan)) = plans.iter().find(of).and_then(|row| View::Plans.cell(row, "id")) else {
-        return Ok(None);
-    };
-    Ok(store.list(View::Tasks, Filter { plan: Some(plan), ..Filter::default() }).await?.pop())
+/// The task of a poll, by its trigger.
+async fn task(store: &dyn Store, instance: InstanceId) -> Result<Option<Row>, Error> {
+    let plan = Filter { instance: Some(instance.0), limit: 1, ..Filter::default() };
+    let plan = store.list(View::Plans, plan).await?.pop().and_then(|row| View::Plans.cell(&row, "id")?.as_int());
+    let Some(plan) = plan else { return Ok(None) };
+    Ok(store.list(View::Tasks, Filter { plan: Some(plan), limit: 1, ..Filter::default() }).await?.pop())
 }
 
-async fn duration(store: &dyn Store, public_id: &str) -> Result<u64, Error> {
-    let Some(row) = task(store, public_id).await? else { return Ok(0) };
-    let at = |name| match View::Tasks.cell(&row, name) {
+fn duration_ms(task: &Row) -> u64 {
+    let at = |name| match View::Tasks.cell(task, name) {
         Some(Cell::Time(at)) => Some(at),
         _ => None,
     };
     let spent = at("started_at").zip(at("finished_at")).map(|(from, to)| to.since(from));
-    Ok(spent.map_or(0, |spent| spent.as_millis() as u64))
+    spent.map_or(0, |spent| spent.as_millis() as u64)
 }
 
-async fn last_fault(store: &dyn Store, public_id: &str) -> Result<Option<Value>, Error> {
-    let Some(row) = task(store, public_id).await? else { return Ok(None) };
-    let failed = View::Tasks.cell(&row, "status_code") == Some(Cell::Text(TaskStatus::Failed.as_str().to_owned()));
-    match View::Tasks.cell(&row, "error") {
-        Some(Cell::Json(text)) if failed => Ok(serde_json::from_str(&text).ok()),
-        _ => Ok(None),
+/// Why it failed; what was put off for a while has not.
+fn fault(task: &Row) -> Option<Value> {
+    let failed = Cell::Text(TaskStatus::Failed.as_str().to_owned());
+    match (View::Tasks.cell(task, "status_code")?, View::Tasks.cell(task, "error")?) {
+        (status, Cell::Json(text)) if status == failed => serde_json::from_str(&text).ok(),
+        _ => None,
     }
 }

@@ -34,7 +34,7 @@ pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
         })
         .collect();
     let store = opened.store;
-    introduce_types(&*store, &Environment::read().collector()?.intervals).await?;
+    introduce_types(&*store, &Environment::read().intervals().0).await?;
     let engine = Arc::new(
         host::engine(global, args.engine, engine_roles, Arc::clone(&store), opened.alone, Arc::new(())).await?,
     );

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use patra_core::port::source::{Source as Row, SourceFilter, Sources};
 use patra_core::port::{CommandsExt as _, Store};
 use patra_core::state::PausedReason;
-use patra_core::tx::{ChangeSource, Configure, MAX_SOURCES, NewSource, SaveSources, SourceChanged, TxError};
+use patra_core::tx::{ChangeSource, Configure, SaveSources, SourceChanged, TxError};
 use patra_engine::introduce_types;
-use patra_engine::sources::{self, Said, opml};
+use patra_engine::sources::{self, Imported, PROJECT, Said, opml};
 
 use super::collect;
 use crate::cli::{AddSource, Collect, ExportFormat, Global, Source};
@@ -20,8 +20,8 @@ use crate::progress::say;
 use crate::settings::Environment;
 use crate::{output, store};
 
-/// Until projects come, everything is of this one.
-const PROJECT: &str = "default";
+/// Entries of an import that cannot be used and are told one by one; the rest is counted.
+const MOST_TOLD: usize = 20;
 /// Largest file that is imported.
 const MAX_IMPORT: u64 = 512 << 20;
 
@@ -64,8 +64,10 @@ async fn add(global: &Global, args: &AddSource) -> Result<Exit, Error> {
     let source = sources::checked(said).map_err(Error::usage)?;
     let (r#type, name) = (source.r#type.clone(), source.name.clone());
     let opened = store::open(global).await?;
-    let saved = save(&*opened.store, vec![source]).await?;
-    let saved = saved.first().ok_or_else(|| Error::unexpected("nothing was stored"))?;
+    introduce(&*opened.store).await?;
+    let save = SaveSources { project_key: PROJECT.into(), sources: vec![source] };
+    let saved = opened.store.run(Arc::new(save)).await?;
+    let saved = saved.sources.first().ok_or_else(|| Error::unexpected("nothing was stored"))?;
     let value = json!({ "id": saved.id, "name": name, "type": r#type, "existed": saved.existed });
     let text = match saved.existed {
         true => format!("there is such a source already: {}", saved.id),
@@ -78,11 +80,9 @@ async fn add(global: &Global, args: &AddSource) -> Result<Exit, Error> {
     Ok(if saved.existed { Exit::Failures } else { Exit::Ok })
 }
 
-async fn save(store: &dyn Store, sources: Vec<NewSource>) -> Result<Vec<patra_core::tx::SavedSource>, Error> {
-    let intervals = Environment::read().collector()?.intervals;
-    introduce_types(store, &intervals).await?;
-    let save = SaveSources { project_key: PROJECT.into(), sources };
-    Ok(store.run(Arc::new(save)).await?.sources)
+/// Where no collector has run yet, nobody knows the types: what is added would not be due.
+async fn introduce(store: &dyn Store) -> Result<(), Error> {
+    Ok(introduce_types(store, &Environment::read().intervals().0).await?)
 }
 
 async fn change(global: &Global, change: ChangeSource, done: &str) -> Result<Exit, Error> {
@@ -132,26 +132,15 @@ async fn list(global: &Global, r#type: Option<&str>) -> Result<Exit, Error> {
             source.id.to_string(),
             source.r#type.clone(),
             short(&source.name),
-            status(source).to_owned(),
+            source.status().to_owned(),
             source.interval.minutes.to_string(),
             time(state.last_fetched_at),
-            time(source.polling.or(state.next_due_at).filter(|at| at.micros() > 0)),
+            time(source.next_attempt_at()),
             why.map_or_else(String::new, |why| short(why)),
         ]
     });
     output::grid(&["id", "type", "name", "status", "minutes", "last fetched", "next", "why"], rows)?;
     Ok(Exit::Ok)
-}
-
-fn status(source: &Row) -> &'static str {
-    let state = &source.state;
-    match () {
-        () if source.unsupported.is_some() => "unsupported",
-        () if state.paused.is_some() => "paused",
-        () if state.last_error.is_some() => "error",
-        () if state.last_fetched_at.is_none() => "pending",
-        () => "ok",
-    }
 }
 
 fn shown(source: &Row) -> Value {
@@ -163,11 +152,11 @@ fn shown(source: &Row) -> Value {
         "config": serde_json::from_str::<Value>(&source.config).unwrap_or_default(),
         "is_public": source.is_public,
         "is_active": state.paused.is_none(),
-        "status": status(source),
+        "status": source.status(),
         "interval_minutes": source.interval.minutes,
         "interval_from": source.interval.from.as_str(),
         "last_fetched_at": state.last_fetched_at,
-        "next_attempt_at": source.polling.or(state.next_due_at),
+        "next_attempt_at": source.next_attempt_at(),
         "fetch_count": state.fetch_count,
         "fetch_error_count": state.fetch_error_count,
         "last_error": state.last_error,
@@ -179,25 +168,12 @@ fn shown(source: &Row) -> Value {
 async fn import(global: &Global, file: &Path, r#type: &str) -> Result<Exit, Error> {
     let entries = entries(&text(file)?, r#type).map_err(Error::usage)?;
     let opened = store::open(global).await?;
-    let (mut added, mut existed, mut wrong) = (0_u64, 0_u64, 0_u64);
-    let mut batch = Vec::with_capacity(MAX_SOURCES);
-    let total = entries.len();
-    for (at, entry) in entries.into_iter().enumerate() {
-        match entry.and_then(sources::checked) {
-            Ok(source) => batch.push(source),
-            Err(reason) => {
-                wrong += 1;
-                if wrong <= 20 {
-                    say(&format!("  entry {}: {reason}", at + 1));
-                }
-            }
-        }
-        if batch.len() == MAX_SOURCES || at + 1 == total {
-            for saved in save(&*opened.store, std::mem::take(&mut batch)).await? {
-                *(if saved.existed { &mut existed } else { &mut added }) += 1;
-            }
-        }
+    introduce(&*opened.store).await?;
+    let Imported { added, existed, unusable } = sources::import(&*opened.store, entries).await?;
+    for (at, reason) in unusable.iter().take(MOST_TOLD) {
+        say(&format!("  entry {at}: {reason}"));
     }
+    let wrong = unusable.len();
     let text = format!("{added} source(s) added, {existed} there already, {wrong} not usable");
     output::result(global.output, &text, &json!({ "added": added, "existed": existed, "unusable": wrong }))?;
     Ok(if wrong > 0 { Exit::Failures } else { Exit::Ok })
@@ -221,15 +197,7 @@ type Entry = Result<Said, String>;
 fn entries(text: &str, r#type: &str) -> Result<Vec<Entry>, String> {
     let start = text.trim_start_matches('\u{feff}').trim_start();
     if start.starts_with('<') {
-        let feed = |outline: opml::Outline| {
-            Ok(Said {
-                r#type: r#type.to_owned(),
-                name: outline.title,
-                config: json!({ "url": outline.url }),
-                ..Said::default()
-            })
-        };
-        return Ok(opml::read(start)?.into_iter().map(feed).collect());
+        return Ok(opml::read(start)?.into_iter().map(|outline| Ok(Said::outlined(r#type, outline))).collect());
     }
     if start.starts_with('[') {
         let list: Vec<Value> = serde_json::from_str(start).map_err(|error| format!("the list is no JSON: {error}"))?;

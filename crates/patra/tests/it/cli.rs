@@ -280,7 +280,13 @@ impl Drop for Serving {
 }
 
 pub(crate) fn serve(place: &Place) -> Serving {
-    let mut child = place.patra().args(["serve", "--listen", "127.0.0.1:0"]).stderr(Stdio::piped()).spawn().unwrap();
+    serve_with(place, &[])
+}
+
+pub(crate) fn serve_with(place: &Place, options: &[&str]) -> Serving {
+    let mut command = place.patra();
+    command.args(["serve", "--listen", "127.0.0.1:0"]).args(options);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap());
     let (mut address, mut key, mut line) = (None, None, String::new());
     while address.is_none() && lines.read_line(&mut line).unwrap() > 0 {

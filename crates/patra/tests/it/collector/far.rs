@@ -21,6 +21,7 @@ struct State {
     active: BTreeMap<String, usize>,
     most: usize,
     most_of_a_host: usize,
+    released: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -66,6 +67,11 @@ impl Far {
     pub(crate) fn most(&self) -> (usize, usize) {
         let state = self.state.lock().unwrap();
         (state.most, state.most_of_a_host)
+    }
+
+    /// Lets what is held be answered.
+    pub(crate) fn release(&self) {
+        self.state.lock().unwrap().released = true;
     }
 
     pub(crate) fn wait_for(&self, hits: usize) {
@@ -120,6 +126,12 @@ impl Far {
             "feed" => send("200 OK", "ETag: \"v1\"\r\nContent-Type: application/rss+xml\r\n", feed.as_bytes()),
             // Without validators: only the body tells that nothing is new.
             "bare" => send("200 OK", "", feed.as_bytes()),
+            "held" => {
+                while !self.state.lock().unwrap().released {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                send("200 OK", "", feed.as_bytes());
+            }
             "slow" => {
                 let millis = path.rsplit('/').next().and_then(|text| text.parse().ok()).unwrap_or(500);
                 std::thread::sleep(Duration::from_millis(millis));

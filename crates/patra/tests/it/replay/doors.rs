@@ -1,7 +1,7 @@
 //! The same by HTTP.
 
 use super::{RUN, code, dump::dump, far_side, keeping, locked};
-use crate::cli::serve;
+use crate::cli::{serve, serve_with};
 use crate::support::{Place, http};
 use patra_upstream::Script;
 
@@ -16,7 +16,8 @@ async fn replays_black_boxes_and_redrives_are_there_by_http() {
     let writer = String::from_utf8(place.run(&["key", "create", "w", "--scope", "write"]).stdout).unwrap();
     let admin = String::from_utf8(place.run(&["key", "create", "a", "--scope", "admin"]).stdout).unwrap();
     let (writer, admin) = (Some(writer.trim()), Some(admin.trim()));
-    let serving = serve(&place);
+    // A collector would write its own rows between the two dumps.
+    let serving = serve_with(&place, &["--no-collector"]);
     let base = format!("http://{}/api/v1", serving.address);
     let at = format!("{base}/runs/{}/batches/{}", batch["run_id"], batch["batch_no"]);
     let before = dump(&place);
