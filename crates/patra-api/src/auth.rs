@@ -36,8 +36,7 @@ pub(crate) async fn layer(State(api): State<Api>, mut request: Request, next: Ne
             next.run(request).await
         }
         Err(failure) => match request.extensions().get::<RequestId>() {
-            Some(id) if request.uri().path().starts_with("/api/v1/") => failure.answer(id),
-            Some(id) => failure.bare_answer(id),
+            Some(id) => failure.answer_at(request.uri().path(), id),
             None => Response::default(),
         },
     }

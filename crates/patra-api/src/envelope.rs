@@ -10,6 +10,7 @@ use patra_core::tx::TxError;
 use patra_core::{Code, Level};
 
 use crate::request_id::RequestId;
+use crate::routes::crawler;
 
 /// A failure on its way out.
 #[derive(Debug)]
@@ -57,6 +58,15 @@ impl Failure {
         };
         let error = json!({ "code": self.code, "message": message, "details": self.details });
         (self.status, Json(json!({ "error": error, "meta": { "request_id": id.as_str() } }))).into_response()
+    }
+
+    /// In the envelope of the contract that a path belongs to (MAP-X-01).
+    pub(crate) fn answer_at(self, path: &str, id: &RequestId) -> Response {
+        match path {
+            path if crawler::is_ours(path) => crawler::refuse(self, id),
+            path if path.starts_with("/api/") && !path.starts_with("/api/v1/") => self.bare_answer(id),
+            _ => self.answer(id),
+        }
     }
 
     pub(crate) fn answer(self, id: &RequestId) -> Response {

@@ -12,9 +12,11 @@ mod routes;
 mod serve;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use patra_core::port::{Clock, Store};
 use patra_core::vault::{Vault, VaultCell};
+use patra_engine::crawler::Crawler;
 use patra_engine::replay::Live;
 
 pub use routes::router;
@@ -35,6 +37,12 @@ pub struct Api {
     pub live: Option<Live>,
     /// Whether public sources may be read without a key (COLL-80).
     pub public_read: bool,
+    /// Asks platforms, where this process can; it cannot write what it finds.
+    pub crawler: Option<Crawler>,
+    /// How long a lock without a sign of life is somebody's.
+    pub lock_timeout: Duration,
+    /// Records in one claim, unless asked otherwise.
+    pub batch_size: u32,
 }
 
 impl std::fmt::Debug for Api {

@@ -4,6 +4,7 @@ use axum::extract::Request;
 use axum::http::HeaderValue;
 use axum::middleware::Next;
 use axum::response::Response;
+use tracing::Instrument as _;
 
 use crate::key::random_hex;
 
@@ -23,14 +24,17 @@ impl RequestId {
 pub(crate) async fn layer(mut request: Request, next: Next) -> Response {
     let given = request.headers().get(HEADER).and_then(|value| value.to_str().ok());
     // An id of odd characters could forge log lines: it gets replaced, not cleaned.
-    let sane = |id: &&str| !id.is_empty() && id.len() <= MAX_LEN && id.bytes().all(|byte| byte.is_ascii_graphic());
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
+    let sane = |id: &&str| !id.is_empty() && id.len() <= MAX_LEN && id.bytes().all(plain);
     let id = match given.filter(sane) {
         Some(id) => id.to_owned(),
         None => random_hex::<8>().map_or_else(|_| "unknown".to_owned(), |hex| format!("req-{hex}")),
     };
     request.extensions_mut().insert(RequestId(id.clone()));
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let mut response = next.run(request).await;
+    // Every line that is written on behalf of the request carries its id (CRAWL-86).
+    let span = tracing::info_span!("request", request.id = id);
+    let mut response = next.run(request).instrument(span).await;
     tracing::debug!(request.id = id, method = %method, path, status = response.status().as_u16(), "request answered");
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(HEADER, value);

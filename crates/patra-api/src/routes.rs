@@ -1,5 +1,6 @@
 //! The routes. One file per resource; `router` is the whole list.
 
+pub(crate) mod crawler;
 mod credentials;
 mod health;
 mod input;
@@ -14,7 +15,7 @@ mod views;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{delete, get, post};
@@ -64,7 +65,8 @@ pub fn router(api: Api) -> Router {
         .route("/api/raw-items", get(sources::items))
         .route("/api/raw-items/stats", get(sources::stats))
         .route("/api/raw-items/for-digest", get(sources::for_digest))
-        .layer(middleware::from_fn_with_state(api.clone(), auth::layer));
+        .layer(middleware::from_fn(deadline));
+    let guarded = guarded.merge(crawling()).layer(middleware::from_fn_with_state(api.clone(), auth::layer));
     Router::new()
         .route("/health", get(health::health))
         .route("/healthz", get(health::alive))
@@ -73,18 +75,42 @@ pub fn router(api: Api) -> Router {
         .fallback(not_found)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .layer(middleware::from_fn(deadline))
         .layer(middleware::from_fn(request_id::layer))
         .with_state(api)
 }
 
-async fn not_found(Extension(id): Extension<RequestId>) -> Response {
-    Failure::new(StatusCode::NOT_FOUND, Code::NotFound, "there is no such route").answer(&id)
+/// Questions to platforms have limits of their own.
+fn crawling() -> Router<Api> {
+    use crawler::{cookies, locks, notes};
+    Router::new()
+        .route("/api/search", post(crawler::search))
+        .route("/api/note/detail", post(crawler::batch))
+        .route("/api/v1/crawler/search", post(crawler::search))
+        .route("/api/v1/crawler/notes/detail", post(crawler::batch))
+        .route("/api/v1/crawler/notes/{note_id}", get(crawler::single))
+        .route("/api/v1/crawler/notes", get(notes::notes).post(notes::write))
+        .route("/api/v1/crawler/executions", get(locks::executions))
+        .route("/api/v1/crawler/executions/acquire", post(locks::acquire))
+        .route("/api/v1/crawler/executions/{execution_id}/heartbeat", post(locks::heartbeat))
+        .route("/api/v1/crawler/executions/{execution_id}/release", post(locks::release))
+        .route("/api/v1/crawler/candidates", get(notes::candidates).post(notes::add_candidates))
+        .route("/api/v1/crawler/candidates/claim", post(notes::claim))
+        .route("/api/v1/crawler/candidates/requeue", post(notes::requeue))
+        .route("/api/v1/crawler/candidates/{note_id}/fail", post(notes::fail))
+        .route("/api/v1/crawler/recover", post(locks::recover))
+        .route("/api/v1/crawler/cookies", get(cookies::list).post(cookies::store))
+        .route("/api/v1/crawler/cookies/{cookie_name}", delete(cookies::delete))
+        .route("/api/v1/crawler/cookies/{cookie_name}/reactivate", post(cookies::reactivate))
+        .route("/api/v1/crawler/cookies/{cookie_name}/validate", post(cookies::validate))
 }
 
-async fn wrong_method(Extension(id): Extension<RequestId>) -> Response {
+async fn not_found(Extension(id): Extension<RequestId>, uri: Uri) -> Response {
+    Failure::new(StatusCode::NOT_FOUND, Code::NotFound, "there is no such route").answer_at(uri.path(), &id)
+}
+
+async fn wrong_method(Extension(id): Extension<RequestId>, uri: Uri) -> Response {
     let message = "this route does not take that method";
-    Failure::new(StatusCode::METHOD_NOT_ALLOWED, Code::InvalidInput, message).answer(&id)
+    Failure::new(StatusCode::METHOD_NOT_ALLOWED, Code::InvalidInput, message).answer_at(uri.path(), &id)
 }
 
 async fn deadline(Extension(id): Extension<RequestId>, request: Request, next: Next) -> Response {

@@ -29,6 +29,7 @@ use patra_core::{Code, Fault, Level, Window};
 use patra_spec::{Format, Snapshot};
 
 use crate::classify::Refused;
+use crate::feed::Rule;
 use errors::ErrorRule;
 use item::Items;
 use paths::Paths;
@@ -59,8 +60,8 @@ enum Source {
     Json { lenient: bool },
     Xml(xml::Projection),
     Csv(csv::Projection),
-    Feed,
-    Page,
+    Feed(Rule),
+    Page(Rule),
     Html(patra_spec::manifest::Html),
 }
 
@@ -104,6 +105,11 @@ impl Decoder {
         Ok(Decoder { outside: false, single: true, ..Decoder::new(spec)? })
     }
 
+    /// The same for what nobody stores: a record needs no time.
+    pub(crate) fn alone(spec: &Snapshot) -> Result<Decoder, Fault> {
+        Ok(Decoder { items: Items::new(spec)?.undated(), ..Decoder::of_details(spec)? })
+    }
+
     pub(crate) fn new(spec: &Snapshot) -> Result<Decoder, Fault> {
         let (response, paging) = (&spec.response, spec.pagination.clone().unwrap_or_default());
         let mut paths = Paths::default();
@@ -122,8 +128,8 @@ impl Decoder {
                 Format::Json => Source::Json { lenient: response.lenient },
                 Format::Xml => Source::Xml(xml::Projection::new(response)?),
                 Format::Csv => Source::Csv(csv::Projection::new(response)),
-                Format::Feed => Source::Feed,
-                Format::Page => Source::Page,
+                Format::Feed => Source::Feed(web::rule(&response.items_path)),
+                Format::Page => Source::Page(web::rule(&response.items_path)),
                 Format::Html => Source::Html(response.html.clone().unwrap_or_default()),
             },
             body: paths.wanted(),
@@ -156,8 +162,8 @@ impl Decoder {
             }
             Source::Xml(xml) => ("XML", xml.project(text()?).map_err(|reason| unreadable("XML", reason))?.into()),
             Source::Csv(csv) => ("CSV", csv.project(text()?).map_err(|reason| unreadable("CSV", reason))?.into()),
-            Source::Feed => ("feed", web::of_feed(body, kind, &base()?)?.into()),
-            Source::Page => ("page", web::of_page(body, kind, &base()?)?.into()),
+            Source::Feed(rule) => ("feed", web::of_feed(body, kind, &base()?, *rule)?.into()),
+            Source::Page(rule) => ("page", web::of_page(body, kind, &base()?, *rule)?.into()),
             Source::Html(html) => ("page", web::of_rows(body, kind, &base()?, html, window.to)?.into()),
         };
         self.projected(format, &json, window)

@@ -134,6 +134,11 @@ impl Pager {
         Ok(Pager { phase: Phase::new(spec, ids)?, detail, polled: spec.polled })
     }
 
+    /// An endpoint that is asked by itself, by nobody's plan: whatever the time of a record, it is wanted.
+    pub fn alone(spec: &Snapshot) -> Result<Pager, Fault> {
+        Ok(Pager { phase: Phase::new(spec, Decoder::alone(spec)?)?, detail: None, polled: false })
+    }
+
     /// The request for the page at a position. A request that cannot be rendered is not sent and not skipped (C-39).
     pub fn request(&self, ask: &Ask<'_>) -> Result<Exchange, Box<Refusal>> {
         let is_detail = matches!(ask.position, Position::Ids { .. });

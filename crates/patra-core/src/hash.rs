@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use hmac::{Hmac, Mac as _};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -23,6 +24,16 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(64);
     push_hex(&mut text, &Sha256::digest(bytes));
     text
+}
+
+/// HMAC-SHA256 in hex, by which a receiver knows who speaks.
+pub fn hmac_sha256_hex(key: &[u8], text: &[u8]) -> String {
+    // A key of any length is taken.
+    let Ok(mut mac) = <Hmac<Sha256> as hmac::KeyInit>::new_from_slice(key) else { return String::new() };
+    mac.update(text);
+    let mut hex = String::with_capacity(64);
+    push_hex(&mut hex, &mac.finalize().into_bytes());
+    hex
 }
 
 /// 128 bits of SHA-256: enough to tell two payloads of one record apart.

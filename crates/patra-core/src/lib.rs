@@ -3,7 +3,10 @@
 //! Nothing here opens a socket, reads a clock, draws a random number or knows SQL. Time and randomness are arguments,
 //! so the code that runs in production is the code that runs in the simulator.
 
+pub mod alert;
 pub mod bounds;
+pub mod cookie;
+pub mod crawl;
 pub mod credential;
 pub mod cron;
 pub mod cursor;
@@ -12,6 +15,7 @@ pub mod gate;
 pub mod hash;
 pub mod health;
 pub mod id;
+pub mod mask;
 pub mod paging;
 pub mod params;
 pub mod port;

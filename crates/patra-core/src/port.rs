@@ -1,8 +1,11 @@
 //! The ports: what the engine needs from the outside. Object-safe, batch-shaped, commands apart from queries, so that a
 //! door that must only read is given nothing that can write.
 
+pub mod crawl;
 pub mod credential;
+pub mod notifier;
 pub mod query;
+pub mod scan;
 pub mod signer;
 pub mod source;
 pub mod transport;
@@ -14,8 +17,11 @@ use std::pin::Pin;
 use crate::time::Ts;
 use crate::tx::{Done, Operation, Tx, TxError};
 
+pub use crawl::Crawls;
 pub use credential::Credentials;
+pub use notifier::Notifier;
 pub use query::Queries;
+pub use scan::Scan;
 pub use signer::Signer;
 pub use source::Sources;
 pub use transport::Transport;
@@ -54,9 +60,9 @@ pub trait Commands: fmt::Debug + Send + Sync {
 }
 
 /// Both sides of one store, and the way to what it keeps sealed.
-pub trait Store: Commands + Queries + Credentials + Sources {}
+pub trait Store: Commands + Queries + Credentials + Sources + Crawls {}
 
-impl<T: Commands + Queries + Credentials + Sources> Store for T {}
+impl<T: Commands + Queries + Credentials + Sources + Crawls> Store for T {}
 
 /// Running one operation and getting back its own kind of answer.
 pub trait CommandsExt: Commands {

@@ -4,6 +4,7 @@
 //! The text form is `v1.KEY.NONCE.CIPHERTEXT`: the id of the master key in hex, the rest in base64url. Randomness comes
 //! from outside; a nonce that repeats tells no more than that two secrets are equal.
 
+pub mod fernet;
 mod sign;
 
 use std::fmt;
@@ -23,6 +24,9 @@ pub const NONCE_BYTES: usize = 12;
 /// Largest text that is sealed. Cookies and private keys fit in many times over.
 pub const MAX_SECRET: usize = 64 << 10;
 
+/// Shortest text that a key is derived from.
+pub const MIN_TEXT: usize = 32;
+
 const VERSION: &str = "v1";
 
 /// Why something could not be sealed or opened. Says nothing of the secret.
@@ -30,6 +34,8 @@ const VERSION: &str = "v1";
 pub enum Error {
     #[error("a master key is {KEY_BYTES} bytes, in base64 or hex")]
     BadKey,
+    #[error("a master key of {MIN_TEXT} characters or more is needed: `openssl rand -base64 32` makes one")]
+    ShortKey,
     #[error("no master key is given")]
     NoKey,
     #[error("the secret was sealed with the master key {0}, which is not given")]
@@ -59,6 +65,21 @@ impl MasterKey {
         expand(&bytes, b"patra key id v1", &mut id);
         let id = id.iter().map(|byte| format!("{byte:02x}")).collect();
         MasterKey { bytes, id }
+    }
+
+    /// The key behind a text that people chose, of at least [`MIN_TEXT`] characters; `salt` is that of the installation, so that
+    /// one text gives different keys in different places (CRAWL-143).
+    pub fn derive(text: &str, salt: &str) -> Result<MasterKey, Error> {
+        let text = text.trim();
+        if text.chars().count() < MIN_TEXT {
+            return Err(Error::ShortKey);
+        }
+        let mut bytes = Zeroizing::new([0; KEY_BYTES]);
+        // Fails only for outputs of more than 8160 bytes.
+        let expanded =
+            Hkdf::<Sha256>::new(Some(salt.as_bytes()), text.as_bytes()).expand(b"patra master key v1", &mut *bytes);
+        debug_assert!(expanded.is_ok());
+        Ok(MasterKey::new(*bytes))
     }
 
     /// Reads hex, base64 or base64url, with or without padding.
@@ -112,6 +133,18 @@ impl Keyring {
         let keys = text.split([',', '\n']).map(str::trim).filter(|part| !part.is_empty()).map(MasterKey::parse);
         let keys = keys.collect::<Result<Vec<_>, _>>()?;
         if keys.is_empty() { Err(Error::NoKey) } else { Ok(Keyring { keys }) }
+    }
+
+    /// One more that opens, after those that are there.
+    pub fn push(&mut self, key: MasterKey) {
+        if self.keys.iter().all(|known| known.id != key.id) {
+            self.keys.push(key);
+        }
+    }
+
+    /// Those of another, after those that are there.
+    pub fn extend(&mut self, others: Keyring) {
+        others.keys.into_iter().for_each(|key| self.push(key));
     }
 
     /// The id of the key that seals.
@@ -192,6 +225,17 @@ mod tests {
         // Another key under the same id opens nothing either: the id is only a name.
         let renamed = sealed.replace(ring.key_id(), other.key_id());
         assert_eq!(other.open("credential:1", &renamed), Err(Error::Forged));
+    }
+
+    // covers: CRAWL-143, CRAWL-189
+    #[test]
+    fn a_text_gives_another_key_in_every_installation() {
+        let text = "correct horse battery staple, twice";
+        let derive = |text, salt| MasterKey::derive(text, salt).map(|key| key.id().to_owned());
+        assert_eq!(derive(text, "a"), derive(text, "a"));
+        assert_ne!(derive(text, "a"), derive(text, "b"));
+        assert_eq!(derive(&text[..31], "a"), Err(Error::ShortKey));
+        assert!(derive(&text[..32], "a").is_ok());
     }
 
     #[test]

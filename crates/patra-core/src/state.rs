@@ -266,6 +266,45 @@ states! {
     }
 }
 
+states! {
+    /// `ing_credential_state.cookie_code`: how far an account is worn (CRAWL-05). The program leads out of cooling only.
+    CookieStatus {
+        Active = "active" -> [Cooling, Invalid],
+        Cooling = "cooling" -> [Active, Invalid, Banned],
+        Invalid = "invalid" -> [],
+        Banned = "banned" -> [],
+    }
+}
+
+states! {
+    /// `ing_execution.status`: what became of a named lock (CRAWL-46).
+    ExecutionStatus {
+        Running = "running" -> [Completed, Failed, Timeout],
+        Completed = "completed" -> [],
+        Failed = "failed" -> [],
+        Timeout = "timeout" -> [],
+    }
+}
+
+states! {
+    /// `crawl_candidate.status` (CRAWL-29). A person may put a failed one back.
+    CandidateStatus {
+        Pending = "pending" -> [Processing, Collected],
+        Processing = "processing" -> [Pending, Collected, Failed],
+        Collected = "collected" -> [],
+        Failed = "failed" -> [Pending, Collected],
+    }
+}
+
+states! {
+    /// `alert_state.level` (CRAWL-156..158).
+    AlertLevel {
+        P0 = "P0" -> [],
+        P1 = "P1" -> [],
+        P2 = "P2" -> [],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

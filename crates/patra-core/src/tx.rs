@@ -2,7 +2,10 @@
 //! sequence that locks its row first. The meaning written here holds in the in-memory store, SQLite and PostgreSQL alike,
 //! and the contract suite of `patra-testkit` checks it in each.
 
+mod alert;
 mod control;
+mod cookie;
+mod crawl;
 mod credential;
 mod cursor;
 mod fan;
@@ -17,7 +20,17 @@ mod run;
 mod source;
 mod task;
 
+pub use alert::{A_MINUTE, AlertWatched, COUNTS_KEPT, CountCrawls, CrawlsCounted, WatchAlert};
 pub use control::{ADVICE_LASTS, Cancel, Cancelled, Hold, Holding, Release, Released, Subject, Target, Which};
+pub use cookie::{
+    CookieJudged, CookiePicked, CookieReactivated, CookieSaved, JudgeCookie, PickCookie, ReactivateCookie, Reseal,
+    Resealed, SaveCookie, Sealed,
+};
+pub use crawl::{
+    AcquireExecution, AddCandidates, CandidateFailed, CandidatesAdded, CandidatesClaimed, CandidatesRequeued,
+    ClaimCandidates, EndExecution, ExecutionAcquired, ExecutionKept, FailCandidate, KeepExecution, MAX_CANDIDATES,
+    NewCandidate, NewNote, NoteWritten, Recover, Recovered, RequeueCandidates, WriteNote,
+};
 pub use credential::{
     CredentialMarked, CredentialSaved, CredentialsRevoked, FailRefresh, LeaseRefresh, MarkCredential, RefreshFailed,
     RefreshLeased, RevokeCredential, SaveCredential, StoreToken, TokenStored, Versions,
@@ -47,7 +60,7 @@ pub use run::{
 pub use source::{
     Beat, Beaten, ChangeSource, ClaimPolls, Clean, Cleaned, Configure, Configured, HurryPoll, MAX_SOURCES, NewConfig,
     NewPoll, NewSource, Poll, PollEnd, PollHurried, Polled, SaveSources, SavedSource, SourceChanged, SourcesSaved,
-    SyncTypes, TypeRow, TypesSynced,
+    SyncTypes, TypeRow, TypesSynced, UnfitPoll,
 };
 pub use task::{Claim, Claimed, Lease, LeaseRef, Lineage, Renew, Renewed, Sweep, Swept};
 
@@ -222,4 +235,36 @@ operations! {
     FailRefresh(FailRefresh) => RefreshFailed,
     /// What the far side thinks of a credential.
     MarkCredential(MarkCredential) => CredentialMarked,
+    /// Adds a cookie, or replaces its value.
+    SaveCookie(SaveCookie) => CookieSaved,
+    /// Takes a cookie from the pool for one request.
+    PickCookie(PickCookie) => CookiePicked,
+    /// What a request has shown of its cookie.
+    JudgeCookie(JudgeCookie) => CookieJudged,
+    /// A person trusts a cookie again.
+    ReactivateCookie(ReactivateCookie) => CookieReactivated,
+    /// Seals what is sealed with another key.
+    Reseal(Reseal) => Resealed,
+    /// Asks for a named lock.
+    AcquireExecution(AcquireExecution) => ExecutionAcquired,
+    /// The sign of life of a lock's holder.
+    KeepExecution(KeepExecution) => ExecutionKept,
+    /// Gives a named lock back.
+    EndExecution(EndExecution) => ExecutionKept,
+    /// Adds notes to be fetched.
+    AddCandidates(Arc<AddCandidates>) => CandidatesAdded,
+    /// Locks notes to be fetched.
+    ClaimCandidates(ClaimCandidates) => CandidatesClaimed,
+    /// A note could not be fetched.
+    FailCandidate(FailCandidate) => CandidateFailed,
+    /// Gives failed notes another chance.
+    RequeueCandidates(RequeueCandidates) => CandidatesRequeued,
+    /// Stores a note once.
+    WriteNote(Arc<WriteNote>) => NoteWritten,
+    /// Takes back the locks of the dead.
+    Recover(Recover) => Recovered,
+    /// Counts crawl requests.
+    CountCrawls(CountCrawls) => CrawlsCounted,
+    /// Says whether the condition of an alert holds.
+    WatchAlert(WatchAlert) => AlertWatched,
 }

@@ -43,6 +43,15 @@ impl Vault {
         Token::from_text(&text).ok_or(Error::Damaged)
     }
 
+    /// Seals a text for the row that `record` names.
+    pub fn seal_text(&self, record: &str, text: &Secret) -> Result<String, Error> {
+        self.sealed(record, text)
+    }
+
+    pub fn open_text(&self, record: &str, sealed: &str) -> Result<Secret, Error> {
+        self.keyring.open(record, sealed)
+    }
+
     /// Signs a text that leaves the house; [`Vault::verify`] tells whether it was changed.
     pub fn sign(&self, text: &[u8]) -> Result<String, Error> {
         self.keyring.sign(text)

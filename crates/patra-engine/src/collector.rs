@@ -11,10 +11,12 @@ use patra_core::port::source::{Due, Source, SourceFilter};
 use patra_core::port::{CommandsExt as _, Store};
 use patra_core::source::{Intervals, Turns};
 use patra_core::state::{Operation, TriggerType};
-use patra_core::tx::{Beat, Clean, Cleaned, HurryPoll, MAX_SOURCES, NewPoll, Poll, SyncTypes, TxError, TypeRow};
+use patra_core::tx::{
+    Beat, Clean, Cleaned, Configure, HurryPoll, MAX_SOURCES, NewPoll, Poll, SyncTypes, TxError, TypeRow, UnfitPoll,
+};
 use patra_core::{SourceId, TaskId, Ts, hash, params};
 
-use crate::compile::Compiler;
+use crate::compile::{Compiler, Frozen};
 use crate::credentials::credential_for;
 use crate::shared::{Shared, sleep_until};
 use crate::sources::{self, Target};
@@ -54,6 +56,8 @@ const MAX_DUE: u32 = 200_000;
 const SHORTEST_SLEEP: Duration = Duration::from_millis(200);
 /// How often what is old is cleaned away (COLL-43).
 const CLEAN_EVERY: Duration = Duration::from_secs(3_600);
+/// When that was last done, in the configuration table: not more often by many processes, or by many that live for a moment.
+const CLEANED_AT: &str = "collector.cleaned_at";
 /// Of one cleaning transaction.
 const CLEAN_AT_ONCE: u32 = 500;
 
@@ -171,8 +175,13 @@ impl Collector {
         Ok(())
     }
 
-    /// Empties old articles and forgets old polls (COLL-43).
+    /// Empties old articles and forgets old polls, unless somebody has done so within the hour (COLL-43).
     async fn clean(&self) {
+        match self.is_to_clean().await {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => return events::store_failed("collector", "Clean", &error),
+        }
         let options = &self.shared.options.collector;
         let mut sum = Cleaned::default();
         loop {
@@ -198,6 +207,21 @@ impl Collector {
     }
 }
 
+impl Collector {
+    async fn is_to_clean(&self) -> Result<bool, TxError> {
+        let (store, now) = (&self.shared.ports.store, self.shared.ports.clock.now());
+        let settings = store.settings().await?;
+        let last = settings.into_iter().find(|(key, _)| key == CLEANED_AT);
+        // One that is yet to come was written by a clock that was wrong.
+        let last = last.and_then(|(_, at)| at.parse::<Ts>().ok()).filter(|at| *at <= now);
+        if last.is_some_and(|at| now.since(at) < CLEAN_EVERY) {
+            return Ok(false);
+        }
+        store.run(Configure { key: CLEANED_AT.to_owned(), value: Some(now.to_string()) }).await?;
+        Ok(true)
+    }
+}
+
 impl Queue {
     fn new(store: Arc<dyn Store>) -> Queue {
         Queue { store, compiler: Compiler::default(), turns: Turns::default(), warned: BTreeSet::new() }
@@ -211,7 +235,7 @@ impl Queue {
         now: Ts,
     ) -> Result<Vec<Option<TaskId>>, TxError> {
         let (mut polls, mut snapshots) = (Vec::new(), BTreeMap::new());
-        let mut places = Vec::new();
+        let (mut places, mut unfit) = (Vec::new(), Vec::new());
         for (place, source) in sources.iter().enumerate() {
             if let Some(why) = &source.unsupported {
                 self.warn(&source.r#type, why);
@@ -223,15 +247,17 @@ impl Queue {
                     polls.push(poll);
                 }
                 Err(Unfit::Store(error)) => return Err(error),
-                // Its config was checked when it was stored; what it names has gone since.
+                // Its config was checked when it was stored; what it names has gone since. That is a failure like any other
+                // (COLL-50), or else it would be due for ever and nobody would know why it brings nothing.
                 Err(Unfit::Refused(reason)) => {
                     tracing::warn!(source = source.id.0, name = source.name, "cannot be polled: {reason}");
+                    unfit.push(UnfitPoll { source: source.id, poll_count: source.poll_count, reason });
                 }
             }
         }
         let mut tasks = vec![None; sources.len()];
-        if !polls.is_empty() {
-            let poll = Poll { polls, snapshots: snapshots.into_iter().collect() };
+        if !polls.is_empty() || !unfit.is_empty() {
+            let poll = Poll { polls, unfit, snapshots: snapshots.into_iter().collect() };
             let queued = self.store.run(Arc::new(poll)).await?;
             for (place, task) in places.into_iter().zip(queued.tasks) {
                 tasks[place] = task;
@@ -260,13 +286,8 @@ impl Queue {
                 target = with_scores;
             }
         }
-        let frozen = self.compiler.endpoint(&*store, &target).await?;
+        let (frozen, resolved) = resolved(&mut self.compiler, &*store, &target).await?;
         let snapshot = &frozen.snapshot;
-        if !snapshot.polled {
-            let place = format!("{}/{}", target.provenance_code, target.endpoint_name);
-            return Err(format!("{place} is not for sources: its manifest does not say `polled: true`").into());
-        }
-        let resolved = snapshot.resolve_params(&target.params).map_err(|fault| fault.message)?;
         let credential =
             credential_for(&*store, &target.provenance_code, &target.endpoint_name, &snapshot.auth).await?;
         let url = match &snapshot.http.url_param {
@@ -297,6 +318,39 @@ impl Queue {
         if self.warned.insert(r#type.to_owned()) {
             tracing::warn!(r#type, "sources of this type are skipped: {why}");
         }
+    }
+}
+
+/// The endpoint of a target, and the params that it is asked with.
+async fn resolved(
+    compiler: &mut Compiler,
+    store: &dyn Store,
+    target: &Target,
+) -> Result<(Arc<Frozen>, params::Params), Unfit> {
+    let frozen = compiler.endpoint(store, target).await?;
+    if !frozen.snapshot.polled {
+        let place = format!("{}/{}", target.provenance_code, target.endpoint_name);
+        return Err(format!("{place} is not for sources: its manifest does not say `polled: true`").into());
+    }
+    let resolved = frozen.snapshot.resolve_params(&target.params).map_err(|fault| fault.message)?;
+    Ok((frozen, resolved))
+}
+
+/// Whether polls of a source with this config can be made: what it names must be there and take its params. The inner error is
+/// a sentence about what is wrong. Of what nobody fetches nothing is known.
+pub async fn check_source(store: &dyn Store, r#type: &str, config: &str) -> Result<Result<(), String>, TxError> {
+    let config: Value = serde_json::from_str(config).unwrap_or_default();
+    if sources::unsupported(r#type).is_some() {
+        return Ok(Ok(()));
+    }
+    let target = match sources::target(r#type, &config) {
+        Ok(target) => target,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    match resolved(&mut Compiler::default(), store, &target).await {
+        Ok(_) => Ok(Ok(())),
+        Err(Unfit::Refused(reason)) => Ok(Err(reason)),
+        Err(Unfit::Store(error)) => Err(error),
     }
 }
 
@@ -364,7 +418,8 @@ pub async fn poll_now(store: &Arc<dyn Store>, id: SourceId, by: TriggerType) -> 
             Err(Unfit::Refused(reason)) => return Ok(Asked::Refused(reason)),
             Err(Unfit::Store(error)) => return Err(error),
             Ok(poll) => {
-                let poll = Poll { polls: vec![poll], snapshots: snapshots.into_iter().collect() };
+                let snapshots = snapshots.into_iter().collect();
+                let poll = Poll { polls: vec![poll], unfit: Vec::new(), snapshots };
                 if let Some(task) = store.run(Arc::new(poll)).await?.tasks.into_iter().next().flatten() {
                     return Ok(Asked::Task(task));
                 }
@@ -377,6 +432,11 @@ pub async fn poll_now(store: &Arc<dyn Store>, id: SourceId, by: TriggerType) -> 
 /// Tells what is known of the types and queues all that is due, once. What was due.
 pub(crate) async fn poll_due(shared: &Arc<Shared>) -> Result<Vec<SourceId>, TxError> {
     Ok(Collector::new(Arc::clone(shared)).tick().await?.sources)
+}
+
+/// Cleans away what is old, if that is due.
+pub(crate) async fn clean(shared: &Arc<Shared>) {
+    Collector::new(Arc::clone(shared)).clean().await;
 }
 
 /// Makes the types known where no collector has run yet, so that sources that are added are due.

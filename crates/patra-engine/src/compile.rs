@@ -39,6 +39,7 @@ struct Key {
     endpoint_name: String,
     operation: Operation,
     overrides: String,
+    entries: Option<&'static str>,
 }
 
 /// A spec with what a plan says about it.
@@ -54,6 +55,14 @@ pub(crate) struct Frozen {
 enum Registered<'a> {
     Rows(Vec<patra_core::registry::Row>),
     Manifest(&'a Manifest),
+}
+
+/// How an endpoint is wanted.
+struct Asked<'a> {
+    operation: Operation,
+    overrides: &'a str,
+    /// Instead of the endpoint's own `items_path`: see [`Target`].
+    entries: Option<&'static str>,
 }
 
 impl Compiler {
@@ -88,13 +97,15 @@ impl Compiler {
             Some(own) => (own.version(), Registered::Manifest(own)),
             None => self.registered(store, &target.provenance_code).await?,
         };
-        self.of(registered, &target.provenance_code, &target.endpoint_name, Operation::Harvest, "{}")
+        let asked = Asked { operation: Operation::Harvest, overrides: "{}", entries: target.entries };
+        self.of(registered, &target.provenance_code, &target.endpoint_name, asked)
     }
 
     async fn frozen(&mut self, queries: &dyn Queries, trigger: &TriggerTaken) -> Result<Arc<Frozen>, NotCompiled> {
         let code = &trigger.provenance_code;
         let registered = self.registered(queries, code).await?;
-        self.of(registered, code, &trigger.endpoint_name, trigger.operation, &trigger.overrides)
+        let asked = Asked { operation: trigger.operation, overrides: &trigger.overrides, entries: None };
+        self.of(registered, code, &trigger.endpoint_name, asked)
     }
 
     /// What is applied under a code, or else built in.
@@ -118,19 +129,19 @@ impl Compiler {
         (version, registered): (String, Registered<'_>),
         code: &str,
         endpoint: &str,
-        operation: Operation,
-        asked: &str,
+        Asked { operation, overrides: asked, entries }: Asked<'_>,
     ) -> Result<Arc<Frozen>, NotCompiled> {
         let key = Key {
             document_hash: format!("{code}:{version}"),
             endpoint_name: endpoint.to_owned(),
             operation,
             overrides: asked.to_owned(),
+            entries,
         };
         if let Some(known) = self.known.get(&key) {
             return Ok(Arc::clone(known));
         }
-        let stored;
+        let (stored, mut changed);
         let manifest = match registered {
             Registered::Manifest(manifest) => manifest,
             Registered::Rows(rows) => {
@@ -138,6 +149,16 @@ impl Compiler {
                 stored = read.map_err(|problems| problems.to_string())?;
                 &stored
             }
+        };
+        let manifest = match entries {
+            Some(path) => {
+                changed = manifest.clone();
+                if let Some(endpoint) = changed.endpoints.get_mut(endpoint) {
+                    endpoint.response.items_path = Some(path.to_owned());
+                }
+                &changed
+            }
+            None => manifest,
         };
         let overrides = overrides(asked)?;
         let compiled = patra_spec::compile_with(manifest, endpoint, operation, &overrides);

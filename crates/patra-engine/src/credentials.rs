@@ -2,6 +2,8 @@
 //! answer comes back without. Nothing here returns a secret to whoever writes rows or log lines.
 
 pub mod admin;
+pub mod cookies;
+mod pool;
 mod refresh;
 mod resolve;
 mod shared;
@@ -23,7 +25,7 @@ use patra_core::port::transport::{self, Request, Response};
 use patra_core::port::{Boxed, Clock, CommandsExt as _, Signer};
 use patra_core::protocol::token::{Need, Refused};
 use patra_core::secret::Secrets;
-use patra_core::state::TokenStatus;
+use patra_core::state::{AuthType, TokenStatus};
 use patra_core::tx::MarkCredential;
 use patra_core::vault::VaultCell;
 use patra_core::{Code, CredentialId, Fault, Level};
@@ -33,6 +35,8 @@ use crate::events;
 use crate::probe::Pace;
 use crate::shared::{Ports, lock};
 
+pub(crate) use pool::noting;
+pub use pool::{CookieRules, Pool, Used};
 pub use resolve::credential_for;
 pub(crate) use shared::Pass;
 pub use sign::hook_key;
@@ -51,6 +55,7 @@ pub struct CredentialOptions {
     pub vault: VaultCell,
     /// Signing hooks by [`hook_key`].
     pub signers: BTreeMap<String, Arc<dyn Signer>>,
+    pub cookies: CookieRules,
 }
 
 /// Asks the gate for the requests of an exchange, each right before it leaves.
@@ -66,6 +71,7 @@ pub struct Errand {
     pub pinned: Option<CredentialId>,
     pub request: Request,
     pub permits: Arc<dyn Permits>,
+    pub pool: Pool,
 }
 
 /// What came of it, without secrets.
@@ -73,6 +79,8 @@ pub struct Errand {
 pub struct Sent {
     pub answer: Result<Response, transport::Error>,
     pub credential: Option<CredentialId>,
+    /// What is to be told to [`Credentials::seen`].
+    pub cookie: Option<Used>,
 }
 
 /// Handle to the credentials of a process. Cheap to clone.
@@ -93,7 +101,6 @@ struct Inner {
     turns: Mutex<HashMap<CredentialId, Arc<tokio::sync::Mutex<()>>>>,
     hooks: Mutex<HashMap<String, Bucket>>,
     machines: AtomicU64,
-    turn_of_cookies: AtomicU64,
     refreshes: TaskTracker,
 }
 
@@ -121,7 +128,6 @@ impl Credentials {
                 turns: Mutex::default(),
                 hooks: Mutex::default(),
                 machines: AtomicU64::new(0),
-                turn_of_cookies: AtomicU64::new(0),
                 refreshes: TaskTracker::new(),
                 owner: owner.into(),
                 options,
@@ -134,8 +140,12 @@ impl Credentials {
     /// (MAP-X-07); the refusal says what a person has to do.
     pub async fn send(&self, errand: &Errand) -> Result<Sent, Refused> {
         let Some(kind) = errand.authoriser.kind() else {
-            return Ok(Sent { answer: self.transmit(errand, errand.request.clone()).await?, credential: None });
+            let answer = self.transmit(errand, errand.request.clone()).await?;
+            return Ok(Sent { answer, credential: None, cookie: None });
         };
+        if kind == AuthType::Cookie {
+            return self.send_from_pool(errand).await;
+        }
         let candidates = self.inner.candidates(errand, kind).await?;
         if candidates.is_empty() {
             return self.without(errand).await;
@@ -143,7 +153,7 @@ impl Credentials {
         let mut rejected = None;
         for credential in candidates.iter().take(MAX_TRIED) {
             match self.send_with(errand, credential).await {
-                Ok(answer) => return Ok(Sent { answer, credential: Some(credential.id) }),
+                Ok(answer) => return Ok(Sent { answer, credential: Some(credential.id), cookie: None }),
                 Err(Trouble::Failed(refused)) => return Err(refused),
                 Err(Trouble::Rejected(fault)) => rejected = rejected.or(Some(fault)),
             }
@@ -160,6 +170,7 @@ impl Credentials {
             pinned: None,
             request: Request::new(transport::Method::Get, spec.http.base_url.clone()),
             permits: Arc::new(Pace::new(spec.rate(), clock)),
+            pool: Pool::default(),
         };
         let secrets = Arc::new(self.inner.open(credential)?);
         if !errand.authoriser.needs_token() {
@@ -238,7 +249,7 @@ impl Credentials {
         }
         let mut request = errand.authoriser.anonymous(&errand.request);
         self.inner.sign(errand, &mut request).await?;
-        Ok(Sent { answer: self.transmit(errand, request).await?, credential: None })
+        Ok(Sent { answer: self.transmit(errand, request).await?, credential: None, cookie: None })
     }
 
     async fn transmit(&self, errand: &Errand, request: Request) -> Result<Result<Response, transport::Error>, Refused> {

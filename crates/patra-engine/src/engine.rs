@@ -11,6 +11,7 @@ use patra_core::rng::Rng;
 use patra_core::tx::{Sweep, TxError};
 use patra_core::vault::VaultCell;
 
+use crate::crawler::Crawler;
 use crate::credentials::Credentials;
 use crate::events::Listener;
 use crate::executor::Work;
@@ -19,13 +20,14 @@ use crate::health::Wards;
 use crate::prepared::Prepared;
 use crate::replay::{Live, ReadOnly};
 use crate::shared::{Options, Ports, Role, Shared};
-use crate::{archivist, collector, executor, planner, sweeper};
+use crate::{archivist, collector, executor, keeper, planner, sweeper};
 
 /// A running engine. Dropping it aborts the parts; [`Engine::stop`] lets them finish.
 #[derive(Debug)]
 pub struct Engine {
     shared: Arc<Shared>,
     parts: JoinSet<()>,
+    crawler: Crawler,
 }
 
 impl Engine {
@@ -69,11 +71,20 @@ impl Engine {
         if shared.options.roles.iter().any(|role| matches!(role, Role::Collector | Role::Polls)) {
             parts.spawn(executor::serve(Arc::clone(&shared), rng.fork(), Work::Polls));
         }
-        if shared.options.roles.iter().any(|role| *role != Role::Planner) {
+        if shared.options.roles.iter().any(|role| !matches!(role, Role::Planner | Role::Keeper)) {
             parts.spawn(listen(Arc::clone(&shared)));
             parts.spawn(sweeper::serve(Arc::clone(&shared), rng.fork()));
         }
-        Ok(Engine { shared, parts })
+        let crawler = crawler(&shared);
+        if shared.options.roles.contains(&Role::Keeper) {
+            parts.spawn(keeper::serve(Arc::clone(&shared), crawler.clone()));
+        }
+        Ok(Engine { shared, parts, crawler })
+    }
+
+    /// Asks platforms through the gate and the pool of this engine, and has no way to write what it finds.
+    pub fn crawler(&self) -> Crawler {
+        self.crawler.clone()
     }
 
     /// Where the engine looks for the master key: a door that makes one puts it there.
@@ -101,6 +112,11 @@ impl Engine {
     /// Queues the polls of all that is due, once, and names it.
     pub async fn poll_due(&self) -> Result<Vec<SourceId>, TxError> {
         collector::poll_due(&self.shared).await
+    }
+
+    /// Empties old items and forgets old polls, at most once an hour.
+    pub async fn clean(&self) {
+        collector::clean(&self.shared).await;
     }
 
     /// Claims nothing more, lets what is in flight finish or give back its task, and returns when all parts have ended:
@@ -141,4 +157,16 @@ async fn take_back(ports: &Ports, options: &Options) -> Result<(), TxError> {
             return Ok(());
         }
     }
+}
+
+fn crawler(shared: &Arc<Shared>) -> Crawler {
+    let (Ports { store, transport, clock }, options) = (&shared.ports, &shared.options);
+    let ports = Ports {
+        store: Arc::new(ReadOnly::renewing(store)),
+        transport: Arc::clone(transport),
+        clock: Arc::clone(clock),
+    };
+    let credentials = Credentials::new(ports, options.credentials.clone(), options.owner.clone());
+    let (rules, gate) = (options.credentials.cookies.clone(), Arc::clone(&shared.gate));
+    Crawler::new(store, credentials, rules, gate, Arc::clone(clock), options.crawl_times)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use patra_core::credential::Credential;
 use patra_core::health::Action;
 use patra_core::protocol::run::{Ended, Outcome};
-use patra_core::state::TaskStatus;
+use patra_core::state::{CookieStatus, TaskStatus};
 use patra_core::tx::{Archived, BatchStats, Inventory, Lease, TxError};
 use patra_core::{Fault, Ts};
 
@@ -252,6 +252,23 @@ pub(crate) fn credential_judged(credential: &Credential, rejected: Option<&str>)
             tracing::warn!(credential.id = id, credential.alias = alias, reason, "a credential was rejected");
         }
         None => tracing::info!(credential.id = id, credential.alias = alias, "a credential works again"),
+    }
+}
+
+/// What a request has shown of its cookie.
+pub(crate) fn cookie_judged(
+    name: &str,
+    error: Option<&str>,
+    before: Option<CookieStatus>,
+    after: Option<CookieStatus>,
+) {
+    let (Some(before), Some(after)) = (before, after) else { return };
+    match error {
+        Some(reason) if before != after => {
+            tracing::warn!(cookie = name, reason, before = before.as_str(), after = after.as_str(), "a cookie is worn");
+        }
+        Some(reason) => tracing::warn!(cookie = name, reason, status = after.as_str(), "a cookie was refused"),
+        None => tracing::info!(cookie = name, status = after.as_str(), "a cookie works again"),
     }
 }
 

@@ -235,15 +235,18 @@ impl Gate {
             let answer = timeout(PATIENCE_WITH_STORE, gate.store.run(Arc::new(asked))).await;
             let answer = answer.unwrap_or_else(|_| Err(TxError::Unknown("the store does not answer".into())));
             let (now, door) = (gate.clock.steady(), Arc::clone(question.door()));
-            let is_shut = {
+            let (is_shut, trip) = {
                 let (mut inner, mut rng) = (door.inner(), lock(&gate.rng));
                 match &answer {
                     Ok(answer) => inner.purse.on_answer(answer, sent, now, &mut rng),
                     Err(_) => inner.purse.on_failure(now),
                 }
                 question.close();
-                inner.purse.closed(false, now).is_some()
+                (inner.purse.closed(false, now).is_some(), inner.purse.trip())
             };
+            if answer.is_ok() {
+                lock(&gate.doors).trip = Some(trip);
+            }
             if is_shut {
                 lock(&gate.doors).note_shut(&lane, &door);
             }

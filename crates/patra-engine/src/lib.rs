@@ -10,12 +10,14 @@ pub mod blackbox;
 mod collector;
 mod compile;
 mod crash;
+pub mod crawler;
 mod credentials;
 mod engine;
 mod events;
 mod executor;
 pub mod gate;
 mod health;
+pub mod keeper;
 pub mod operations;
 mod planner;
 mod prepared;
@@ -28,10 +30,13 @@ mod shared;
 pub mod sources;
 mod sweeper;
 
-pub use collector::{Asked, CollectorOptions, introduce_types, poll_now};
-pub use credentials::admin;
-pub use credentials::{CredentialOptions, Credentials, Errand, Permits, Sent, credential_for, hook_key};
+pub use collector::{Asked, CollectorOptions, check_source, introduce_types, poll_now};
+pub use credentials::{
+    CookieRules, CredentialOptions, Credentials, Errand, Permits, Pool, Sent, Used, credential_for, hook_key,
+};
+pub use credentials::{admin, cookies};
 pub use engine::Engine;
 pub use events::{Listener, RunEvent};
+pub use jiff::tz::TimeZone;
 pub use probe::{Look, Outlook, Probe, Walk, masked, probe};
 pub use shared::{Options, Ports, Role};

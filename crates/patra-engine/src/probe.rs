@@ -18,7 +18,7 @@ use patra_core::protocol::token::Refused;
 use patra_core::{Code, Fault, Level, Window};
 use patra_spec::Snapshot;
 
-use crate::credentials::{Credentials, Errand, Pass, Permits, Sent, admit};
+use crate::credentials::{Credentials, Errand, Pass, Permits, Pool, Sent, admit};
 use crate::gate::{Gate, Lane};
 pub(crate) use pace::Pace;
 
@@ -128,7 +128,7 @@ impl Line<'_> {
         let sent = self.send(&authoriser, &exchange).await;
         let latency = self.clock.steady().since(start);
         match sent {
-            Ok(Sent { answer, credential }) => {
+            Ok(Sent { answer, credential, .. }) => {
                 let shown = match credential {
                     Some(_) => masked(&authoriser, &exchange.request),
                     None => authoriser.anonymous(&exchange.request),
@@ -153,9 +153,8 @@ impl Line<'_> {
         if let Some(credentials) = self.probe.credentials {
             let permits = Arc::clone(&self.permits);
             let request = exchange.request.clone();
-            return credentials
-                .send(&Errand { authoriser: Arc::clone(authoriser), pinned: None, request, permits })
-                .await;
+            let (authoriser, pool) = (Arc::clone(authoriser), Pool::default());
+            return credentials.send(&Errand { authoriser, pinned: None, request, permits, pool }).await;
         }
         if authoriser.kind().is_some() && authoriser.auth().required {
             return Err(missing(authoriser).into());
@@ -163,7 +162,7 @@ impl Line<'_> {
         admit(&*self.permits, self.clock).await?;
         let answer: Result<Response, transport::Error> =
             self.transport.send(authoriser.anonymous(&exchange.request)).await;
-        Ok(Sent { answer, credential: None })
+        Ok(Sent { answer, credential: None, cookie: None })
     }
 
     /// The request for a position, as it may be shown.

@@ -7,12 +7,13 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 
-use patra_connectors::Ask;
+use patra_connectors::{Ask, Exchange};
 use patra_core::bounds::Segment;
 use patra_core::gate::{Decision, Signal as Pace, Why};
 use patra_core::health::{Advice, Answer};
 use patra_core::params::{self, Params};
 use patra_core::port::Boxed;
+use patra_core::port::transport::{self, Response};
 use patra_core::protocol::run::{Ended, Fetch, Got, Page, Refusal, Run, Want};
 use patra_core::protocol::token::Refused;
 use patra_core::rng::Rng;
@@ -390,8 +391,8 @@ async fn read(
     let sent = clock.steady();
     let answer = shared.send(spec, credential, &mut exchange, permits).await;
     let (now, latency) = (clock.now(), clock.steady().since(sent));
-    let answer = match answer {
-        Ok(answer) => answer,
+    let (answer, used) = match answer {
+        Ok(sent) => sent,
         Err(Refused { fault, retry_after }) => {
             let (throttled, evidence) = (retry_after.is_some(), exchange.evidence(latency));
             return Err(Box::new(Refusal { fault, throttled, retry_after, evidence, offline: false }));
@@ -399,13 +400,22 @@ async fn read(
     };
     let offline = shared.offline(&exchange.request.url, answer.as_ref().err());
     let large = matches!(&answer, Ok(response) if response.body.len() > SMALL);
-    if !large {
-        return spec
-            .pager
-            .read(exchange, answer, latency, now)
-            .map_err(|refusal| Box::new(Refusal { offline, ..*refusal }));
-    }
-    let spec = Arc::clone(spec);
+    let result = match large {
+        false => spec.pager.read(exchange, answer, latency, now),
+        true => read_apart(Arc::clone(spec), exchange, answer, latency, now).await,
+    };
+    shared.credentials.seen(used, &result).await;
+    result.map_err(|refusal| Box::new(Refusal { offline, ..*refusal }))
+}
+
+/// Decodes on a thread of its own, so that nobody else waits.
+async fn read_apart(
+    spec: Arc<Spec>,
+    exchange: Exchange,
+    answer: Result<Response, transport::Error>,
+    latency: Duration,
+    now: Ts,
+) -> Result<Box<Page>, Box<Refusal>> {
     match tokio::task::spawn_blocking(move || spec.pager.read(exchange, answer, latency, now)).await {
         Ok(page) => page,
         Err(error) => Err(Box::new(Refusal {

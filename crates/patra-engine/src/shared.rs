@@ -11,10 +11,12 @@ use patra_core::tx::Inventory;
 use patra_core::{Ts, protocol};
 
 use crate::collector::CollectorOptions;
+use crate::crawler::CrawlTimes;
 use crate::credentials::{CredentialOptions, Credentials};
 use crate::events::Listener;
 use crate::gate::Gate;
 use crate::health::Wards;
+use crate::keeper::KeeperOptions;
 use crate::prepared::Prepared;
 
 /// What the engine needs from the outside.
@@ -34,6 +36,8 @@ pub enum Role {
     Collector,
     /// Executes polls, and queues only what it is asked for.
     Polls,
+    /// Takes back locks, counts crawls, watches alerts.
+    Keeper,
 }
 
 #[derive(Clone, Debug)]
@@ -59,6 +63,8 @@ pub struct Options {
     /// What credentials are opened and requests signed with.
     pub credentials: CredentialOptions,
     pub collector: CollectorOptions,
+    pub crawl_times: CrawlTimes,
+    pub keeper: KeeperOptions,
 }
 
 impl Options {
@@ -77,6 +83,8 @@ impl Options {
             grace: Duration::from_secs(30),
             credentials: CredentialOptions::default(),
             collector: CollectorOptions::default(),
+            crawl_times: CrawlTimes::default(),
+            keeper: KeeperOptions::default(),
         }
     }
 }

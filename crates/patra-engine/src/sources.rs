@@ -65,6 +65,8 @@ pub(crate) struct Target {
     pub(crate) params: Params,
     /// Where the source brings its own mapping.
     pub(crate) manifest: Option<Box<Manifest>>,
+    /// Where the entries of a feed are, when the source says by what they are known.
+    pub(crate) entries: Option<&'static str>,
 }
 
 /// What somebody says of a source to be.
@@ -101,7 +103,12 @@ pub async fn import(store: &dyn Store, entries: Vec<Result<Said, String>>) -> Re
     let mut usable = Vec::new();
     for (at, entry) in entries.into_iter().enumerate() {
         match entry.and_then(checked) {
-            Ok(source) => usable.push(source),
+            // A feed needs no more than its address; to ask the store about each of very many would take long.
+            Ok(source) if matches!(source.r#type.as_str(), "rss" | "digest_feed" | "website") => usable.push(source),
+            Ok(source) => match crate::check_source(store, &source.r#type, &source.config).await? {
+                Ok(()) => usable.push(source),
+                Err(reason) => imported.unusable.push((at + 1, reason)),
+            },
             Err(reason) => imported.unusable.push((at + 1, reason)),
         }
     }
@@ -117,27 +124,34 @@ pub async fn import(store: &dyn Store, entries: Vec<Result<Said, String>>) -> Re
 /// A source that can be stored, or a sentence about what is wrong with it.
 pub fn checked(said: Said) -> Result<NewSource, String> {
     let Said { r#type, name, config, is_public, is_active, last_fetched_at } = said;
-    let r#type = r#type.trim().to_ascii_lowercase();
-    let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    if r#type.is_empty() || r#type.len() > 64 || !r#type.chars().all(word) {
-        return Err(format!("`type` is {type:?}: expected letters, digits and `_`, such as rss"));
-    }
+    let r#type = checked_type(&r#type)?;
     let NewConfig { config, source_key, minutes } = checked_config(&r#type, config)?;
     let name = match name.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()) {
         Some(name) => name,
         None => source_key.split_once(' ').map_or(source_key.clone(), |(_, rest)| rest.to_owned()),
     };
-    check_name(&name)?;
-    let name = patra_core::text::beginning(&name, MAX_NAME_BYTES).to_owned();
+    let name = checked_name(&name)?;
     let is_active = is_active.unwrap_or(true);
     Ok(NewSource { r#type, name, config, source_key, minutes, is_public, is_active, last_fetched_at })
 }
 
-pub fn check_name(name: &str) -> Result<(), String> {
-    if name.trim().is_empty() || name.contains(|c: char| c.is_control()) {
+/// A type as it is stored.
+pub fn checked_type(r#type: &str) -> Result<String, String> {
+    let r#type = r#type.trim().to_ascii_lowercase();
+    let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    if r#type.is_empty() || r#type.len() > 64 || !r#type.chars().all(word) {
+        return Err(format!("`type` is {type:?}: expected letters, digits and `_`, such as rss"));
+    }
+    Ok(r#type)
+}
+
+/// A name as it is stored; a longer one is cut.
+pub fn checked_name(name: &str) -> Result<String, String> {
+    let name = name.trim();
+    if name.is_empty() || name.contains(|c: char| c.is_control()) {
         return Err("`name` is empty or holds a control character".to_owned());
     }
-    Ok(())
+    Ok(patra_core::text::beginning(name, MAX_NAME_BYTES).to_owned())
 }
 
 /// A config that a source of the type can have.
@@ -175,7 +189,9 @@ pub fn checked_config(r#type: &str, config: Value) -> Result<NewConfig, String> 
 }
 
 fn address(text: &str) -> Result<String, String> {
-    let url = Url::parse(text.trim()).map_err(|error| format!("`url` is unreadable: {error}"))?;
+    let mut url = Url::parse(text.trim()).map_err(|error| format!("`url` is unreadable: {error}"))?;
+    // It never leaves for the far side: with and without it is the same source.
+    url.set_fragment(None);
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return Err(format!("`url` must begin with http:// or https://, found `{}:`", url.scheme()));
     }
@@ -192,11 +208,13 @@ pub(crate) fn target(r#type: &str, config: &Value) -> Result<Target, String> {
         endpoint_name: endpoint.to_owned(),
         params,
         manifest: None,
+        entries: None,
     };
     match r#type {
         "rss" | "digest_feed" | "website" => {
             let url = given(config, "url")?.ok_or("`config.url` is missing: where is it?")?;
-            Ok(of(r#type, Params::from([("url".to_owned(), url)])))
+            let entries = identity(config)?;
+            Ok(Target { entries, ..of(r#type, Params::from([("url".to_owned(), url)])) })
         }
         "hackernews" => hackernews(config).map(|params| of(r#type, params)),
         "reddit" => {
@@ -209,6 +227,17 @@ pub(crate) fn target(r#type: &str, config: &Value) -> Result<Target, String> {
         "github_trending" => Ok(of(r#type, taken(config, &["language", "since"])?)),
         CUSTOM => custom(config),
         other => Err(Source::no_fetcher(other)),
+    }
+}
+
+/// By what the entries of a feed are known, where the source says so (COLL-123).
+fn identity(config: &Value) -> Result<Option<&'static str>, String> {
+    match given(config, "identity")?.as_deref() {
+        None | Some("guid") => Ok(None),
+        Some("link") => Ok(Some("$.entries_by_link")),
+        Some("link_title") => Ok(Some("$.entries_by_link_title")),
+        Some("content") => Ok(Some("$.entries_by_content")),
+        Some(other) => Err(format!("`identity` is {other:?}: expected guid, link, link_title or content")),
     }
 }
 
@@ -241,7 +270,7 @@ fn custom(config: &Value) -> Result<Target, String> {
                 .collect::<Result<_, String>>()?,
             Some(_) => return Err("`config.params` must be an object".to_owned()),
         };
-        return Ok(Target { provenance_code: code, endpoint_name: endpoint, params, manifest: None });
+        return Ok(Target { provenance_code: code, endpoint_name: endpoint, params, manifest: None, entries: None });
     }
     let url = given(config, "url")?.or(given(config, "endpoint")?);
     let url =
@@ -277,6 +306,7 @@ fn custom(config: &Value) -> Result<Target, String> {
         endpoint_name: CUSTOM.to_owned(),
         params: Params::from([("url".to_owned(), url)]),
         manifest: Some(Box::new(manifest)),
+        entries: None,
     })
 }
 
@@ -332,6 +362,9 @@ mod tests {
         assert_eq!((rss.r#type.as_str(), rss.minutes), ("rss", Some(60)));
         assert_eq!(rss.source_key, "rss https://example.com/rss");
         assert_eq!(rss.name, "https://example.com/rss");
+        let part = said("rss", json!({ "url": "https://example.com/rss#top" })).unwrap();
+        assert_eq!(part.source_key, rss.source_key, "a fragment never reaches the far side");
+        assert_eq!(checked_name(&format!(" {} ", "é".repeat(300))).unwrap(), "é".repeat(250));
         assert!(said("podcast", json!({})).is_ok(), "a type that nobody fetches yet may be stored");
         for (r#type, config, wrong) in [
             ("", json!({}), "`type`"),
@@ -342,6 +375,7 @@ mod tests {
             ("rss", json!({ "url": "file:///etc/passwd" }), "http:// or https://"),
             ("rss", json!({ "url": "https://user:secret@x.test/" }), "user or a password"),
             ("rss", json!({ "url": "https://x.test/", "fetch_interval_minutes": 0 }), "fetch_interval_minutes"),
+            ("rss", json!({ "url": "https://x.test/", "identity": "luck" }), "link_title"),
             ("reddit", json!({}), "`config.subreddit` is missing"),
             ("custom_api", json!({}), "names neither"),
             ("custom_api", json!({ "url": "https://x.test/" }), "items_path"),

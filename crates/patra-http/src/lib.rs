@@ -14,9 +14,11 @@ mod proxy;
 mod redirect;
 mod signer;
 mod tls;
+mod webhook;
 
 pub use client::Client;
 pub use guard::resolver::{Lookup, system_lookup};
 pub use guard::{Denied, Guard};
 pub use signer::HttpSigner;
 pub use tls::install_crypto;
+pub use webhook::Webhook;

@@ -619,6 +619,9 @@ CREATE TABLE config (
   config_value text NOT NULL,
   updated_at timestamptz NOT NULL
 );
+-- Made once, here: what keys are derived with from a text that people chose.
+INSERT INTO config (config_key, config_value, updated_at)
+VALUES ('cookie_salt', replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), now());
 
 CREATE TABLE item_quarantine (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -766,13 +769,20 @@ CREATE TABLE reg_prov_credential (
   sealed text COLLATE "C" NOT NULL,
   key_id text COLLATE "C" NOT NULL,
   status_code text COLLATE "C" NOT NULL CHECK (status_code IN ('ACTIVE', 'REVOKED')),
+  -- Of a cookie: uses a day; NULL for the default.
+  daily_limit bigint CHECK (daily_limit >= 0),
   created_at timestamptz NOT NULL,
+  updated_at timestamptz NOT NULL,
   revoked_at timestamptz,
   CHECK ((status_code = 'REVOKED') = (revoked_at IS NOT NULL)),
-  CHECK ((status_code = 'REVOKED') = (sealed = ''))
+  CHECK ((status_code = 'REVOKED') = (sealed = '')),
+  CHECK (type_code = 'COOKIE' OR daily_limit IS NULL)
 );
 CREATE UNIQUE INDEX uk_credential ON reg_prov_credential (alias, provenance_code, endpoint_name, version);
 CREATE INDEX idx_credential_bound ON reg_prov_credential (provenance_code, endpoint_name) WHERE status_code = 'ACTIVE';
+-- A cookie is known by its name alone (CRAWL-25).
+CREATE UNIQUE INDEX uk_cookie_name ON reg_prov_credential (alias) WHERE type_code = 'COOKIE' AND status_code = 'ACTIVE';
+CREATE INDEX idx_cookie_pick ON reg_prov_credential (provenance_code, status_code, priority) WHERE type_code = 'COOKIE';
 
 -- Its runtime half: the newest token, sealed, and the lease of whoever gets the next one.
 CREATE TABLE ing_credential_state (
@@ -792,11 +802,111 @@ CREATE TABLE ing_credential_state (
   status_code text COLLATE "C" NOT NULL CHECK (status_code IN ('ACTIVE', 'REJECTED')),
   fail_count bigint NOT NULL DEFAULT 0,
   last_error text,
+  -- How far a cookie is worn.
+  cookie_code text COLLATE "C" NOT NULL DEFAULT 'active' CHECK (cookie_code IN ('active', 'cooling', 'invalid', 'banned')),
+  -- Uses since `used_day` began.
+  daily_used bigint NOT NULL DEFAULT 0,
+  used_day timestamptz,
+  consecutive_errors bigint NOT NULL DEFAULT 0,
+  total_errors bigint NOT NULL DEFAULT 0,
+  cooling_until timestamptz,
+  cooling_since timestamptz,
+  last_used_at timestamptz,
   updated_at timestamptz NOT NULL,
-  CHECK ((refresh_owner IS NULL) = (refresh_until IS NULL))
+  CHECK ((refresh_owner IS NULL) = (refresh_until IS NULL)),
+  CHECK ((cookie_code = 'cooling') = (cooling_until IS NOT NULL))
 );
 CREATE UNIQUE INDEX uk_credential_state ON ing_credential_state (credential_id);
 CREATE INDEX idx_credential_refreshing ON ing_credential_state (refresh_until) WHERE refresh_owner IS NOT NULL;
+CREATE INDEX idx_cookie_cooling ON ing_credential_state (cooling_until) WHERE cooling_until IS NOT NULL;
+
+-- Named locks: who has one, or had it. Whoever says nothing for too long has lost it.
+CREATE TABLE ing_execution (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  project_key text COLLATE "C" NOT NULL,
+  workflow_name text COLLATE "C" NOT NULL,
+  execution_id text COLLATE "C" NOT NULL,
+  status text COLLATE "C" NOT NULL CHECK (status IN ('running', 'completed', 'failed', 'timeout')),
+  started_at timestamptz NOT NULL,
+  heartbeat_at timestamptz NOT NULL,
+  completed_at timestamptz,
+  items_processed bigint NOT NULL DEFAULT 0,
+  items_failed bigint NOT NULL DEFAULT 0,
+  CHECK ((status = 'running') = (completed_at IS NULL))
+);
+CREATE UNIQUE INDEX uk_execution_id ON ing_execution (execution_id);
+-- A workflow runs once at a time (CRAWL-49).
+CREATE UNIQUE INDEX uk_execution_running ON ing_execution (project_key, workflow_name) WHERE status = 'running';
+CREATE INDEX idx_execution_beat ON ing_execution (heartbeat_at) WHERE status = 'running';
+
+-- Notes that are known and wait for their details, or had their turn.
+CREATE TABLE crawl_candidate (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  project_key text COLLATE "C" NOT NULL,
+  platform text COLLATE "C" NOT NULL,
+  note_id text COLLATE "C" NOT NULL,
+  note_url text NOT NULL,
+  status text COLLATE "C" NOT NULL CHECK (status IN ('pending', 'processing', 'collected', 'failed')),
+  -- The execution that holds it, and since when it was last said to.
+  processing_lock text COLLATE "C",
+  locked_at timestamptz,
+  retry_count bigint NOT NULL DEFAULT 0,
+  source_keyword text COLLATE "C",
+  -- What the platform demands for the details: a JSON object, or the same sealed.
+  tokens text NOT NULL,
+  last_error_code text COLLATE "C",
+  exec_meta text NOT NULL CHECK (json_typeof(exec_meta::json) = 'object'),
+  created_at timestamptz NOT NULL,
+  updated_at timestamptz NOT NULL,
+  CHECK ((status = 'processing') = (processing_lock IS NOT NULL)),
+  CHECK ((processing_lock IS NULL) = (locked_at IS NULL))
+);
+CREATE UNIQUE INDEX uk_crawl_candidate ON crawl_candidate (project_key, platform, note_id);
+-- Serves the claim: the oldest that wait.
+CREATE INDEX idx_crawl_status ON crawl_candidate (status, created_at, id);
+CREATE INDEX idx_crawl_lock ON crawl_candidate (processing_lock) WHERE processing_lock IS NOT NULL;
+CREATE INDEX idx_crawl_locked ON crawl_candidate (locked_at) WHERE locked_at IS NOT NULL;
+
+-- What later steps need of a note; the note itself is an item.
+CREATE TABLE item_note (
+  item_id bigint PRIMARY KEY,
+  project_key text COLLATE "C" NOT NULL,
+  platform text COLLATE "C" NOT NULL,
+  note_id text COLLATE "C" NOT NULL,
+  note_url text,
+  idempotency_key text COLLATE "C" NOT NULL,
+  processing_lock text COLLATE "C",
+  locked_at timestamptz,
+  retry_count bigint NOT NULL DEFAULT 0,
+  last_error_code text COLLATE "C",
+  exec_meta text NOT NULL CHECK (json_typeof(exec_meta::json) = 'object'),
+  published_at timestamptz,
+  CHECK ((processing_lock IS NULL) = (locked_at IS NULL))
+);
+CREATE UNIQUE INDEX uk_note_key ON item_note (project_key, platform, idempotency_key);
+
+-- Crawl requests by the minute, for the last hour.
+CREATE TABLE crawl_minute (
+  platform text COLLATE "C" NOT NULL,
+  minute timestamptz NOT NULL,
+  succeeded bigint NOT NULL,
+  failed bigint NOT NULL,
+  PRIMARY KEY (platform, minute)
+);
+
+-- Since when the condition of an alert holds, and what was told of it.
+CREATE TABLE alert_state (
+  alert text COLLATE "C" NOT NULL,
+  subject text COLLATE "C" NOT NULL,
+  level text COLLATE "C" NOT NULL CHECK (level IN ('P0', 'P1', 'P2')),
+  since timestamptz,
+  firing integer NOT NULL CHECK (firing IN (0, 1)),
+  told_at timestamptz,
+  value double precision NOT NULL,
+  threshold double precision NOT NULL,
+  PRIMARY KEY (alert, subject),
+  CHECK (firing = 0 OR since IS NOT NULL)
+);
 
 CREATE TABLE api_key (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -1,15 +1,19 @@
 //! The command side: each operation of `patra_core::tx` as SQL. The order of locks is the same everywhere: trigger or
 //! task, then cursor, then the rows below; so operations wait for each other but never in a circle.
 
+mod alert;
 mod batch;
 mod cancel;
 pub(crate) mod candidate;
 mod claim;
 mod clean;
+mod cookie;
 mod cover;
+mod crawl;
 mod credential;
 mod cursor;
 mod dictionary;
+mod execution;
 mod fan;
 mod gate;
 mod hold;
@@ -36,7 +40,11 @@ use crate::error::Fail;
 use crate::pool::Session;
 use crate::time::Time;
 
-pub(crate) use credential::read_state;
+pub(crate) use alert::read_alert;
+pub(crate) use cookie::read_wear;
+pub(crate) use crawl::read_candidate;
+pub(crate) use credential::read_credential;
+pub(crate) use execution::read_execution;
 
 pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
     Ok(match tx {
@@ -86,11 +94,29 @@ pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
         Tx::StoreToken(op) => Done::StoreToken(credential::store(session, &op).await?),
         Tx::FailRefresh(op) => Done::FailRefresh(credential::fail(session, &op).await?),
         Tx::MarkCredential(op) => Done::MarkCredential(credential::mark(session, &op).await?),
+        Tx::SaveCookie(op) => Done::SaveCookie(cookie::save(session, &op).await?),
+        Tx::PickCookie(op) => Done::PickCookie(cookie::pick(session, &op).await?),
+        Tx::JudgeCookie(op) => Done::JudgeCookie(cookie::judge(session, &op).await?),
+        Tx::ReactivateCookie(op) => Done::ReactivateCookie(cookie::reactivate(session, &op).await?),
+        Tx::Reseal(op) => Done::Reseal(cookie::reseal(session, &op).await?),
+        Tx::AcquireExecution(op) => Done::AcquireExecution(execution::acquire(session, &op).await?),
+        Tx::KeepExecution(op) => Done::KeepExecution(execution::keep(session, &op).await?),
+        Tx::EndExecution(op) => Done::EndExecution(execution::end(session, &op).await?),
+        Tx::AddCandidates(op) => Done::AddCandidates(crawl::add(session, &op).await?),
+        Tx::ClaimCandidates(op) => Done::ClaimCandidates(crawl::claim(session, &op).await?),
+        Tx::FailCandidate(op) => Done::FailCandidate(crawl::fail(session, &op).await?),
+        Tx::RequeueCandidates(op) => Done::RequeueCandidates(crawl::requeue(session, &op).await?),
+        Tx::WriteNote(op) => Done::WriteNote(crawl::write_note(session, &op).await?),
+        Tx::Recover(op) => Done::Recover(crawl::recover(session, op).await?),
+        Tx::CountCrawls(op) => Done::CountCrawls(alert::count_crawls(session, &op).await?),
+        Tx::WatchAlert(op) => Done::WatchAlert(alert::watch(session, &op).await?),
     })
 }
 
 #[cfg(test)]
 pub(crate) use claim::{LOOK, TAKE};
+#[cfg(test)]
+pub(crate) use crawl::CLAIM as CLAIM_NOTES;
 #[cfg(test)]
 pub(crate) use poll::NEXT as NEXT_POLLS;
 
@@ -124,6 +150,10 @@ pub(crate) fn statements() -> Vec<&'static str> {
         cover::STATEMENTS,
         cursor::STATEMENTS,
         credential::STATEMENTS,
+        cookie::STATEMENTS,
+        execution::STATEMENTS,
+        crawl::STATEMENTS,
+        alert::STATEMENTS,
         key::STATEMENTS,
         &[NOW],
     ]

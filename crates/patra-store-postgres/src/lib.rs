@@ -3,6 +3,7 @@
 //! File for file the twin of `patra-store-sqlite`: what differs is the dialect and what a server brings with it, that is,
 //! connections that die, locks on rows instead of one writer, and the server's clock.
 
+pub mod backup;
 mod error;
 mod exec;
 mod json;
@@ -12,6 +13,7 @@ mod object;
 mod open;
 mod pool;
 mod query;
+mod scan;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -30,6 +32,7 @@ use patra_core::registry::DictType;
 use patra_core::tx::{Done, IdRange, Tx, TxError, Wanted};
 use patra_core::{PlanId, RunId};
 
+pub use migrate::Schema;
 pub use open::OpenError;
 
 use crate::news::News;
@@ -120,6 +123,23 @@ impl PostgresStore {
             tokio::time::timeout(MIGRATION_DEADLINE, migrate::migrate(&mut client, options.schema.as_deref()));
         migrated.await.unwrap_or_else(|_| Err(OpenError::Failed("the migrations did not end in time".to_owned())))?;
         Ok(PostgresStore { pool, heartbeats, readers, news: News::new(&config, &options) })
+    }
+
+    /// Connects and changes nothing, whatever the schema is: for those who only look.
+    pub async fn open_as_it_is(options: Options) -> Result<PostgresStore, OpenError> {
+        let config = open::configure(&options)?;
+        let new = |size| Pool::new(&config, &options, size, Access::Read).map_err(OpenError::Failed);
+        let (pool, heartbeats, readers) = (new(1)?, new(1)?, new(options.readers.max(1))?);
+        drop(readers.get().await.map_err(|error| open::classify(&error, &config))?);
+        Ok(PostgresStore { pool, heartbeats, readers, news: News::new(&config, &options) })
+    }
+
+    /// Which schema the database has.
+    pub async fn schema(options: &Options) -> Result<Schema, OpenError> {
+        let config = open::configure(options)?;
+        let pool = Pool::new(&config, options, 1, Access::Read).map_err(OpenError::Failed)?;
+        let client = pool.get().await.map_err(|error| open::classify(&error, &config))?;
+        migrate::schema(&client).await
     }
 }
 

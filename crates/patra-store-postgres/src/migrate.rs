@@ -28,6 +28,9 @@ const TABLE: &str = "CREATE TABLE patra_migration (
   applied_at timestamptz NOT NULL
 )";
 
+const HAS_TABLE: &str =
+    "SELECT 1 FROM pg_class WHERE relname = 'patra_migration' AND relnamespace = current_schema()::regnamespace";
+
 /// Brings the schema to [`KNOWN`].
 pub(crate) async fn migrate(client: &mut Client, schema: Option<&str>) -> Result<(), OpenError> {
     let transaction = client.transaction().await.map_err(|error| failed(&error))?;
@@ -58,6 +61,32 @@ async fn apply(client: &Client, schema: Option<&str>) -> Result<(), OpenError> {
     Ok(())
 }
 
+/// The schema that a database has, and the newest one that this program knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Schema {
+    /// `None`: there is none of ours.
+    pub found: Option<u32>,
+    pub known: u32,
+}
+
+impl Schema {
+    /// The version of a database that a migration is about to change.
+    pub fn pending(&self) -> Option<u32> {
+        self.found.filter(|found| *found < self.known)
+    }
+}
+
+pub(crate) async fn schema(client: &Client) -> Result<Schema, OpenError> {
+    let there = client.query_opt(HAS_TABLE, &[]).await.map_err(|error| failed(&error))?.is_some();
+    let found = if there {
+        let applied = applied(client).await.map_err(|error| failed(&error))?;
+        Some(applied.last().map_or(0, |last| last.version))
+    } else {
+        None
+    };
+    Ok(Schema { found, known: KNOWN })
+}
+
 /// Looks before it creates: a user without the right to create may open what is already there.
 async fn make_ready(client: &Client, schema: Option<&str>) -> Result<(), Error> {
     if let Some(schema) = schema {
@@ -66,14 +95,7 @@ async fn make_ready(client: &Client, schema: Option<&str>) -> Result<(), Error> 
             client.batch_execute(&format!("CREATE SCHEMA {}", quoted(schema))).await?;
         }
     }
-    let missing = client
-        .query_opt(
-            "SELECT 1 FROM pg_class WHERE relname = 'patra_migration' AND relnamespace = current_schema()::regnamespace",
-            &[],
-        )
-        .await?
-        .is_none();
-    if missing {
+    if client.query_opt(HAS_TABLE, &[]).await?.is_none() {
         client.batch_execute(TABLE).await?;
     }
     Ok(())

@@ -39,6 +39,7 @@ async fn every_statement_can_be_prepared() {
     let mut statements: Vec<String> = exec::statements()
         .iter()
         .chain(query::STATEMENTS)
+        .chain(query::crawl::STATEMENTS)
         .chain(query::credential::STATEMENTS)
         .chain(query::evidence::STATEMENTS)
         .chain(query::lineage::STATEMENTS)
@@ -148,6 +149,28 @@ async fn a_claim_of_polls_walks_its_index_however_long_the_queue() {
     for plan in plans(&client, exec::NEXT_POLLS, "now(), 'epoch', 0, ARRAY['host1'], 500").await {
         assert!(plan.contains("Index Scan using idx_task_poll"), "{plan}");
         assert!(!plan.contains("Seq Scan on ing_task") && !plan.contains("Sort"), "{plan}");
+    }
+    drop_schema(&client, &schema).await;
+}
+
+// covers: CRAWL-43
+#[tokio::test]
+async fn a_claim_of_notes_walks_its_index_however_many_there_are() {
+    let Some((_store, client, schema)) = migrated().await else { return };
+    client
+        .batch_execute(
+            "INSERT INTO crawl_candidate (project_key, platform, note_id, note_url, status, tokens, exec_meta, created_at,
+               updated_at)
+             SELECT 'default', 'xhs', n, n, CASE WHEN n % 2 = 0 THEN 'pending' ELSE 'collected' END, '{}', '{}',
+               now() - n * interval '1 second', now()
+             FROM generate_series(1, 60000) n;
+             ANALYZE crawl_candidate",
+        )
+        .await
+        .unwrap();
+    for plan in plans(&client, exec::CLAIM_NOTES, "'default', 'e', now(), 'xhs', 10").await {
+        assert!(plan.contains("Index Scan using idx_crawl_status"), "{plan}");
+        assert!(!plan.contains("Seq Scan on crawl_candidate") && !plan.contains("Sort"), "{plan}");
     }
     drop_schema(&client, &schema).await;
 }

@@ -622,6 +622,9 @@ CREATE TABLE config (
   config_value TEXT NOT NULL,
   updated_at INTEGER NOT NULL
 );
+-- Made once, here: what keys are derived with from a text that people chose.
+INSERT INTO config (config_key, config_value, updated_at)
+VALUES ('cookie_salt', lower(hex(randomblob(32))), CAST(unixepoch('subsec') * 1000000 AS INTEGER));
 
 CREATE TABLE item_quarantine (
   id INTEGER PRIMARY KEY,
@@ -770,13 +773,20 @@ CREATE TABLE reg_prov_credential (
   sealed TEXT NOT NULL,
   key_id TEXT NOT NULL,
   status_code TEXT NOT NULL CHECK (status_code IN ('ACTIVE', 'REVOKED')),
+  -- Of a cookie: uses a day; NULL for the default.
+  daily_limit INTEGER CHECK (daily_limit >= 0),
   created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
   revoked_at INTEGER,
   CHECK ((status_code = 'REVOKED') = (revoked_at IS NOT NULL)),
-  CHECK ((status_code = 'REVOKED') = (sealed = ''))
+  CHECK ((status_code = 'REVOKED') = (sealed = '')),
+  CHECK (type_code = 'COOKIE' OR daily_limit IS NULL)
 );
 CREATE UNIQUE INDEX uk_credential ON reg_prov_credential (alias, provenance_code, endpoint_name, version);
 CREATE INDEX idx_credential_bound ON reg_prov_credential (provenance_code, endpoint_name) WHERE status_code = 'ACTIVE';
+-- A cookie is known by its name alone (CRAWL-25).
+CREATE UNIQUE INDEX uk_cookie_name ON reg_prov_credential (alias) WHERE type_code = 'COOKIE' AND status_code = 'ACTIVE';
+CREATE INDEX idx_cookie_pick ON reg_prov_credential (provenance_code, status_code, priority) WHERE type_code = 'COOKIE';
 
 -- Its runtime half: the newest token, sealed, and the lease of whoever gets the next one.
 CREATE TABLE ing_credential_state (
@@ -796,11 +806,111 @@ CREATE TABLE ing_credential_state (
   status_code TEXT NOT NULL CHECK (status_code IN ('ACTIVE', 'REJECTED')),
   fail_count INTEGER NOT NULL DEFAULT 0,
   last_error TEXT,
+  -- How far a cookie is worn.
+  cookie_code TEXT NOT NULL DEFAULT 'active' CHECK (cookie_code IN ('active', 'cooling', 'invalid', 'banned')),
+  -- Uses since `used_day` began.
+  daily_used INTEGER NOT NULL DEFAULT 0,
+  used_day INTEGER,
+  consecutive_errors INTEGER NOT NULL DEFAULT 0,
+  total_errors INTEGER NOT NULL DEFAULT 0,
+  cooling_until INTEGER,
+  cooling_since INTEGER,
+  last_used_at INTEGER,
   updated_at INTEGER NOT NULL,
-  CHECK ((refresh_owner IS NULL) = (refresh_until IS NULL))
+  CHECK ((refresh_owner IS NULL) = (refresh_until IS NULL)),
+  CHECK ((cookie_code = 'cooling') = (cooling_until IS NOT NULL))
 );
 CREATE UNIQUE INDEX uk_credential_state ON ing_credential_state (credential_id);
 CREATE INDEX idx_credential_refreshing ON ing_credential_state (refresh_until) WHERE refresh_owner IS NOT NULL;
+CREATE INDEX idx_cookie_cooling ON ing_credential_state (cooling_until) WHERE cooling_until IS NOT NULL;
+
+-- Named locks: who has one, or had it. Whoever says nothing for too long has lost it.
+CREATE TABLE ing_execution (
+  id INTEGER PRIMARY KEY,
+  project_key TEXT NOT NULL,
+  workflow_name TEXT NOT NULL,
+  execution_id TEXT NOT NULL,
+  status TEXT NOT NULL CHECK (status IN ('running', 'completed', 'failed', 'timeout')),
+  started_at INTEGER NOT NULL,
+  heartbeat_at INTEGER NOT NULL,
+  completed_at INTEGER,
+  items_processed INTEGER NOT NULL DEFAULT 0,
+  items_failed INTEGER NOT NULL DEFAULT 0,
+  CHECK ((status = 'running') = (completed_at IS NULL))
+);
+CREATE UNIQUE INDEX uk_execution_id ON ing_execution (execution_id);
+-- A workflow runs once at a time (CRAWL-49).
+CREATE UNIQUE INDEX uk_execution_running ON ing_execution (project_key, workflow_name) WHERE status = 'running';
+CREATE INDEX idx_execution_beat ON ing_execution (heartbeat_at) WHERE status = 'running';
+
+-- Notes that are known and wait for their details, or had their turn.
+CREATE TABLE crawl_candidate (
+  id INTEGER PRIMARY KEY,
+  project_key TEXT NOT NULL,
+  platform TEXT NOT NULL,
+  note_id TEXT NOT NULL,
+  note_url TEXT NOT NULL,
+  status TEXT NOT NULL CHECK (status IN ('pending', 'processing', 'collected', 'failed')),
+  -- The execution that holds it, and since when it was last said to.
+  processing_lock TEXT,
+  locked_at INTEGER,
+  retry_count INTEGER NOT NULL DEFAULT 0,
+  source_keyword TEXT,
+  -- What the platform demands for the details: a JSON object, or the same sealed.
+  tokens TEXT NOT NULL,
+  last_error_code TEXT,
+  exec_meta TEXT NOT NULL CHECK (json_valid(exec_meta) AND json_type(exec_meta) = 'object'),
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  CHECK ((status = 'processing') = (processing_lock IS NOT NULL)),
+  CHECK ((processing_lock IS NULL) = (locked_at IS NULL))
+);
+CREATE UNIQUE INDEX uk_crawl_candidate ON crawl_candidate (project_key, platform, note_id);
+-- Serves the claim: the oldest that wait.
+CREATE INDEX idx_crawl_status ON crawl_candidate (status, created_at, id);
+CREATE INDEX idx_crawl_lock ON crawl_candidate (processing_lock) WHERE processing_lock IS NOT NULL;
+CREATE INDEX idx_crawl_locked ON crawl_candidate (locked_at) WHERE locked_at IS NOT NULL;
+
+-- What later steps need of a note; the note itself is an item.
+CREATE TABLE item_note (
+  item_id INTEGER PRIMARY KEY,
+  project_key TEXT NOT NULL,
+  platform TEXT NOT NULL,
+  note_id TEXT NOT NULL,
+  note_url TEXT,
+  idempotency_key TEXT NOT NULL,
+  processing_lock TEXT,
+  locked_at INTEGER,
+  retry_count INTEGER NOT NULL DEFAULT 0,
+  last_error_code TEXT,
+  exec_meta TEXT NOT NULL CHECK (json_valid(exec_meta) AND json_type(exec_meta) = 'object'),
+  published_at INTEGER,
+  CHECK ((processing_lock IS NULL) = (locked_at IS NULL))
+);
+CREATE UNIQUE INDEX uk_note_key ON item_note (project_key, platform, idempotency_key);
+
+-- Crawl requests by the minute, for the last hour.
+CREATE TABLE crawl_minute (
+  platform TEXT NOT NULL,
+  minute INTEGER NOT NULL,
+  succeeded INTEGER NOT NULL,
+  failed INTEGER NOT NULL,
+  PRIMARY KEY (platform, minute)
+) WITHOUT ROWID;
+
+-- Since when the condition of an alert holds, and what was told of it.
+CREATE TABLE alert_state (
+  alert TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  level TEXT NOT NULL CHECK (level IN ('P0', 'P1', 'P2')),
+  since INTEGER,
+  firing INTEGER NOT NULL CHECK (firing IN (0, 1)),
+  told_at INTEGER,
+  value REAL NOT NULL,
+  threshold REAL NOT NULL,
+  PRIMARY KEY (alert, subject),
+  CHECK (firing = 0 OR since IS NOT NULL)
+) WITHOUT ROWID;
 
 CREATE TABLE api_key (
   id INTEGER PRIMARY KEY,

@@ -7,6 +7,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::Options;
 use crate::error::OpenError;
+use crate::private;
 
 /// Versions before this one can corrupt a database when a checkpoint resets the WAL (sqlite.org/wal.html#walresetbug).
 const OLDEST: (i32, &str) = (3_051_003, "3.51.3");
@@ -54,6 +55,9 @@ pub(crate) fn check_library() -> Result<(), OpenError> {
 
 /// The only connection that writes.
 pub(crate) fn writer(options: &Options) -> Result<Connection, OpenError> {
+    // SQLite would make it readable by all; its log and index get the mode that the database has. Where that cannot be made,
+    // SQLite says why.
+    let _ = private::file(&options.path);
     open_writer(options).map_err(|source| OpenError::sqlite(&options.path, source))
 }
 

@@ -29,6 +29,8 @@ pub enum OpenError {
     MigrationChanged { path: PathBuf, version: u32 },
     #[error("SQLite {found} is too old: {needed} or later is needed, earlier ones can damage a WAL database")]
     OldSqlite { found: String, needed: &'static str },
+    #[error("{} has to be migrated and could not be copied before: {reason}", path.display())]
+    NoBackup { path: PathBuf, reason: String },
     #[error("the writer thread cannot be started: {source}")]
     Thread { source: io::Error },
     #[error("{} cannot be opened: {source}", path.display())]

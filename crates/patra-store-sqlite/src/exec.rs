@@ -1,14 +1,18 @@
 //! The operations: one function for each value of `Tx`, on a connection that is inside a transaction. A function that
 //! fails may leave half of its work behind; the caller rolls it back.
 
+mod alert;
 mod batch;
 mod cancel;
 pub(crate) mod candidate;
 mod claim;
+mod cookie;
 mod cover;
+mod crawl;
 mod credential;
 mod cursor;
 mod dictionary;
+mod execution;
 mod fan;
 mod gate;
 mod hold;
@@ -33,18 +37,26 @@ use rusqlite::Connection;
 
 use crate::error::Result;
 
-pub(crate) use credential::read_state;
+pub(crate) use alert::read_alert;
+pub(crate) use cookie::read_wear;
+pub(crate) use crawl::read_candidate;
+pub(crate) use credential::read_credential;
+pub(crate) use execution::read_execution;
 
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&[&str]] = &[
+    alert::STATEMENTS,
     batch::STATEMENTS,
     cancel::STATEMENTS,
     candidate::STATEMENTS,
     claim::STATEMENTS,
+    cookie::STATEMENTS,
     cover::STATEMENTS,
+    crawl::STATEMENTS,
     credential::STATEMENTS,
     cursor::STATEMENTS,
     dictionary::STATEMENTS,
+    execution::STATEMENTS,
     fan::STATEMENTS,
     gate::STATEMENTS,
     hold::STATEMENTS,
@@ -133,6 +145,22 @@ pub(crate) fn execute(db: &Connection, tx: &Tx, now: Ts) -> Result<Done> {
         Tx::StoreToken(op) => Done::StoreToken(credential::store(db, op, now)?),
         Tx::FailRefresh(op) => Done::FailRefresh(credential::fail(db, op, now)?),
         Tx::MarkCredential(op) => Done::MarkCredential(credential::mark(db, op, now)?),
+        Tx::SaveCookie(op) => Done::SaveCookie(cookie::save(db, op, now)?),
+        Tx::PickCookie(op) => Done::PickCookie(cookie::pick(db, op, now)?),
+        Tx::JudgeCookie(op) => Done::JudgeCookie(cookie::judge(db, op, now)?),
+        Tx::ReactivateCookie(op) => Done::ReactivateCookie(cookie::reactivate(db, op, now)?),
+        Tx::Reseal(op) => Done::Reseal(cookie::reseal(db, op, now)?),
+        Tx::AcquireExecution(op) => Done::AcquireExecution(execution::acquire(db, op, now)?),
+        Tx::KeepExecution(op) => Done::KeepExecution(execution::keep(db, op, now)?),
+        Tx::EndExecution(op) => Done::EndExecution(execution::end(db, op, now)?),
+        Tx::AddCandidates(op) => Done::AddCandidates(crawl::add(db, op, now)?),
+        Tx::ClaimCandidates(op) => Done::ClaimCandidates(crawl::claim(db, op, now)?),
+        Tx::FailCandidate(op) => Done::FailCandidate(crawl::fail(db, op, now)?),
+        Tx::RequeueCandidates(op) => Done::RequeueCandidates(crawl::requeue(db, op, now)?),
+        Tx::WriteNote(op) => Done::WriteNote(crawl::write_note(db, op, now)?),
+        Tx::Recover(op) => Done::Recover(crawl::recover(db, *op, now)?),
+        Tx::CountCrawls(op) => Done::CountCrawls(alert::count_crawls(db, op, now)?),
+        Tx::WatchAlert(op) => Done::WatchAlert(alert::watch(db, op, now)?),
     })
 }
 
@@ -142,6 +170,7 @@ pub(crate) mod hot {
     pub(crate) use super::batch::REPLACE_ITEM;
     pub(crate) use super::claim::{HEAD, HEAD_WITH_HOLDS, NEXT_LANE};
     pub(crate) use super::cover::{BEYOND_BACKFILL, BEYOND_FORWARD, NEWEST_PLAN, NEXT_ORDINAL, SEGMENTS};
+    pub(crate) use super::crawl::{CLAIM as CLAIM_NOTES, READ_FORGOTTEN};
     pub(crate) use super::cursor::{
         LAST_BACKFILL, LAST_FORWARD, LAST_NUMERIC, REACHES_BACKFILL, REACHES_FORWARD, REACHES_NUMERIC, READ_HARVESTED,
     };

@@ -3,14 +3,17 @@
 //! What each operation means is written in `patra_core::tx`; this crate only says it in SQLite's SQL. It knows nothing
 //! of the engine, HTTP or manifests.
 
+pub mod backup;
 mod connect;
 mod error;
 mod exec;
 mod lock;
 mod migrate;
 mod object;
+pub mod private;
 mod query;
 mod reader;
+mod scan;
 mod sql;
 mod writer;
 
@@ -49,6 +52,8 @@ pub struct Options {
     pub busy_timeout: Duration,
     /// A query that runs longer is stopped: a long reader keeps the WAL from being emptied.
     pub query_timeout: Duration,
+    /// Whether an existing database is copied before a migration changes it.
+    pub backup_before_migration: bool,
 }
 
 impl Options {
@@ -60,6 +65,7 @@ impl Options {
             synchronous: Synchronous::Full,
             busy_timeout: Duration::from_secs(5),
             query_timeout: Duration::from_secs(30),
+            backup_before_migration: true,
         }
     }
 }
@@ -86,6 +92,9 @@ impl SqliteStore {
         connect::check_library()?;
         let lock = lock::Lock::take(&options.path)?;
         let mut connection = connect::writer(&options)?;
+        if options.backup_before_migration {
+            copy_before_migration(&connection, &options)?;
+        }
         migrate::run(&mut connection, &*options.clock).map_err(|error| error.at(&options.path))?;
         let reader = SqliteReader::open(&options)?;
         let writer = writer::Writer::start(connection, options.clock, exec::execute)
@@ -109,6 +118,14 @@ impl SqliteStore {
     pub fn reader(&self) -> SqliteReader {
         self.inner.reader.clone()
     }
+}
+
+fn copy_before_migration(connection: &rusqlite::Connection, options: &Options) -> Result<(), OpenError> {
+    let Some(version) = migrate::pending(connection).map_err(|error| error.at(&options.path))? else { return Ok(()) };
+    let taken = backup::before_migration(&options.path, version, options.clock.now())
+        .map_err(|error| OpenError::NoBackup { path: options.path.clone(), reason: error.to_string() })?;
+    tracing::info!(path = %taken.path.display(), schema.version = version, "copied the database before its migration");
+    Ok(())
 }
 
 impl Commands for SqliteStore {

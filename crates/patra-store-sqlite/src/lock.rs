@@ -1,11 +1,12 @@
 //! One process per database: an advisory lock on a file beside it. The operating system releases it when the process
 //! dies, however it dies.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::OpenError;
+use crate::private;
 
 /// Held for as long as it lives.
 #[derive(Debug)]
@@ -20,16 +21,10 @@ impl Lock {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        fs::create_dir_all(folder)
+        private::folder(folder)
             .map_err(|source| OpenError::FolderNotCreatable { folder: folder.to_owned(), source })?;
         let not_writable = |source| OpenError::FolderNotWritable { folder: folder.to_owned(), source };
-        let mut file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(lock_path(database))
-            .map_err(not_writable)?;
+        let mut file = private::file(&lock_path(database)).map_err(not_writable)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -58,6 +53,8 @@ fn holder(file: &mut File) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

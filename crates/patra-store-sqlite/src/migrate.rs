@@ -74,6 +74,23 @@ pub(crate) fn check(connection: &Connection) -> Result<(), Error> {
     if found < newest() { Err(Error::Older { found }) } else { Ok(()) }
 }
 
+/// The version of a database that a migration is about to change; `None` for an empty one, and for one that is up to date.
+pub(crate) fn pending(connection: &Connection) -> Result<Option<u32>, Error> {
+    if !connection.query_row(HAS_OTHERS, (), |row| row.get(0))? {
+        return Ok(None);
+    }
+    let found = version(connection)?;
+    Ok((found < newest()).then_some(found))
+}
+
+/// The version that a database has, when it is one of ours and all of it is known here.
+pub(crate) fn version(connection: &Connection) -> Result<u32, Error> {
+    if !connection.query_row(HAS_TABLE, (), |row| row.get(0))? {
+        return Err(Error::Foreign);
+    }
+    compare(&applied(connection)?, MIGRATIONS)
+}
+
 fn newest() -> u32 {
     MIGRATIONS.last().map_or(0, |last| last.version)
 }
@@ -117,6 +134,12 @@ fn compare(applied: &[(u32, String)], migrations: &[Migration]) -> Result<u32, E
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+pub(crate) mod tests_only {
+    /// A database of ours from before the first version.
+    pub(crate) const NO_VERSION: &str = super::CREATE_TABLE;
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The queries of the port, on a connection that cannot write.
 
+mod crawl;
 mod credential;
 pub(crate) mod dictionary;
 mod evidence;
@@ -36,6 +37,7 @@ const READ_VERSION: &str = "SELECT max(version) FROM patra_migration";
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&[&str]] = &[
     &[READ_SNAPSHOT, READ_KEY, READ_STORED, READ_VERSION],
+    crawl::STATEMENTS,
     credential::STATEMENTS,
     dictionary::STATEMENTS,
     evidence::STATEMENTS,
@@ -121,6 +123,16 @@ impl Queries for SqliteReader {
     fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {
         Box::pin(self.read(|db| Ok(db.prepare_cached(READ_VERSION)?.query_row((), |row| row.get(0))?)))
     }
+}
+
+fn all<T>(
+    db: &Connection,
+    sql: &str,
+    values: &[&dyn rusqlite::ToSql],
+    read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Vec<T>> {
+    let mut statement = db.prepare_cached(sql)?;
+    Ok(statement.query_map(values, read)?.collect::<rusqlite::Result<_>>()?)
 }
 
 fn read_text(db: &Connection, sql: &str, key: &str) -> Result<Option<String>> {

@@ -45,6 +45,15 @@ where
     }
 }
 
+/// A count. It is never negative; a corrupt one becomes 0 rather than an error.
+pub(crate) fn count(row: &Row<'_>, at: usize) -> rusqlite::Result<u64> {
+    Ok(u64::try_from(row.get::<_, i64>(at)?).unwrap_or(0))
+}
+
+pub(crate) fn from_count(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
 /// Every fixed statement, so that one test can prepare them all.
 #[cfg(test)]
 pub(crate) fn statements() -> impl Iterator<Item = &'static str> {

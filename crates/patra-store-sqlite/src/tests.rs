@@ -12,9 +12,9 @@ use patra_core::Ts;
 use patra_core::gate::{Ask, Limits, Rate};
 use patra_core::port::query::{Filter, View};
 use patra_core::state::{
-    AuthType, BatchStatus, CredentialStatus, Direction, HoldKind, IntervalFrom, Operation, PausedReason, PlanStatus,
-    QuarantineStatus, RunStatus, SignalStatus, SliceStatus, TaskStatus, TokenStatus, TriggerStatus, TriggerType,
-    UpdateReason,
+    AlertLevel, AuthType, BatchStatus, CandidateStatus, CookieStatus, CredentialStatus, Direction, ExecutionStatus,
+    HoldKind, IntervalFrom, Operation, PausedReason, PlanStatus, QuarantineStatus, RunStatus, SignalStatus,
+    SliceStatus, TaskStatus, TokenStatus, TriggerStatus, TriggerType, UpdateReason,
 };
 use patra_core::tx::{AskGate, Done, Scope, Tx};
 use patra_testkit::ManualClock;
@@ -151,6 +151,8 @@ fn the_hot_statements_use_their_indexes_and_sort_nothing() {
     check(exec::hot::READ_DUE, "USING COVERING INDEX idx_instance_schedule (schedule_id=?)");
     check(exec::hot::TAKE, "USING INDEX idx_instance_waiting");
     check(exec::hot::NEXT_POLLS, "SEARCH ing_task USING INDEX idx_task_poll (scheduled_at<?)");
+    check(exec::hot::CLAIM_NOTES, "SEARCH crawl_candidate USING INDEX idx_crawl_status (status=?)");
+    check(exec::hot::READ_FORGOTTEN, "SEARCH crawl_candidate USING INDEX idx_crawl_locked (locked_at<?)");
     // What is due is sorted, and nothing else is read.
     let due = plan(&db, query::source::READ_DUE);
     assert!(due.contains("SEARCH source USING INDEX idx_source_due (next_due_at"), "{due}");
@@ -188,6 +190,10 @@ fn no_statement_reads_a_whole_table_that_grows() {
             "SCAN event",
             "SCAN ing_signal",
             "SCAN ing_hold",
+            // As many as there are accounts, platforms and kinds of alerts; of platforms the last hour.
+            "uk_cookie_name",
+            "SCAN crawl_minute",
+            "SCAN alert_state",
         ];
         let harmless = |line: &str| !line.starts_with("SCAN") || small.iter().any(|name| line.contains(name));
         assert!(plan.lines().all(harmless), "{statement}\n{plan}");
@@ -220,6 +226,10 @@ fn the_checks_of_the_schema_accept_exactly_the_words_of_the_core() {
     check_words(&db, "reg_prov_credential", "type_code", AuthType::ALL);
     check_words(&db, "reg_prov_credential", "status_code", CredentialStatus::ALL);
     check_words(&db, "ing_credential_state", "status_code", TokenStatus::ALL);
+    check_words(&db, "ing_credential_state", "cookie_code", CookieStatus::ALL);
+    check_words(&db, "ing_execution", "status", ExecutionStatus::ALL);
+    check_words(&db, "crawl_candidate", "status", CandidateStatus::ALL);
+    check_words(&db, "alert_state", "level", AlertLevel::ALL);
     check_words(&db, "api_key", "scope", [Scope::Read, Scope::Write, Scope::Admin].map(Scope::as_str));
     check_words(&db, "ing_hold", "kind_code", HoldKind::ALL);
     check_words(&db, "ing_signal", "status_code", SignalStatus::ALL);
@@ -286,6 +296,46 @@ fn the_database_itself_refuses_what_the_ledger_must_never_do() {
     check("UPDATE ing_cursor_event SET new_value = 'z' WHERE id = 1", Some("append-only"));
     check("DELETE FROM ing_cursor_event WHERE id = 2", Some("append-only"));
     check("DELETE FROM ing_cursor_event WHERE id = 1", None);
+}
+
+// covers: CRAWL-11, CRAWL-25, CRAWL-41, CRAWL-49
+#[test]
+fn the_database_itself_refuses_what_no_lock_may_become() {
+    let db = migrated();
+    db.execute_batch(
+        "INSERT INTO crawl_candidate (id, project_key, platform, note_id, note_url, status, tokens, exec_meta, created_at,
+           updated_at)
+         VALUES (1, 'p', 'x', 'a', 'u', 'pending', '{}', '{}', 0, 0);
+         INSERT INTO ing_execution (project_key, workflow_name, execution_id, status, started_at, heartbeat_at)
+         VALUES ('p', 'w', 'one', 'running', 0, 0);
+         INSERT INTO reg_prov_credential (alias, provenance_code, endpoint_name, version, type_code, priority, sealed,
+           key_id, status_code, created_at, updated_at)
+         VALUES ('a', 'x', '*', 1, 'COOKIE', 1, 's', 'k', 'ACTIVE', 0, 0), ('a', 'x', '*', 2, 'BEARER', 1, 's', 'k', 'ACTIVE', 0, 0);
+         INSERT INTO ing_credential_state (credential_id, status_code, updated_at) VALUES (1, 'ACTIVE', 0)",
+    )
+    .unwrap();
+    for sql in [
+        "UPDATE crawl_candidate SET status = 'processing'",
+        "UPDATE crawl_candidate SET processing_lock = 'one', locked_at = 1",
+        "UPDATE crawl_candidate SET status = 'processing', processing_lock = 'one'",
+        "UPDATE crawl_candidate SET locked_at = 1",
+        "UPDATE crawl_candidate SET exec_meta = '[]'",
+        "UPDATE ing_execution SET completed_at = 1",
+        "UPDATE ing_execution SET status = 'timeout'",
+        "INSERT INTO ing_execution (project_key, workflow_name, execution_id, status, started_at, heartbeat_at)
+         VALUES ('p', 'w', 'two', 'running', 0, 0)",
+        "UPDATE ing_credential_state SET cooling_until = 1",
+        "UPDATE ing_credential_state SET cookie_code = 'cooling'",
+        "UPDATE reg_prov_credential SET type_code = 'COOKIE' WHERE version = 2",
+        "UPDATE reg_prov_credential SET daily_limit = 1 WHERE version = 2",
+    ] {
+        let error = db.execute(sql, ()).expect_err(sql).to_string();
+        assert!(
+            error.contains("CHECK constraint failed") || error.contains("UNIQUE constraint failed"),
+            "{sql}: {error}"
+        );
+    }
+    db.execute("UPDATE crawl_candidate SET status = 'processing', processing_lock = 'one', locked_at = 1", ()).unwrap();
 }
 
 #[test]

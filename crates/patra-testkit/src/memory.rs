@@ -5,7 +5,10 @@
 mod candidate;
 mod commit;
 mod control;
+mod cookie;
 mod coverage;
+mod crawl;
+mod crawls;
 mod credential;
 mod cursor;
 mod due;
@@ -42,7 +45,7 @@ pub use rows::{
     Item, ItemStream, KeyRow, Link, Origin, Plan, Provenance, Quarantined, RawRow, Run, ScheduleRow, SignalKey,
     SignalRow, Slice, SourceRow, Task,
 };
-pub use rows::{CredentialRow, CredentialState};
+pub use rows::{CredentialRow, CredentialState, ExecutionRow, NoteRow, WaitingNote};
 pub use shared::SharedMem;
 
 /// All tables. A row's id is its place in the table plus one, except where rows go away: in the registry, and in maps. What
@@ -85,6 +88,14 @@ pub struct MemStore {
     pub links: BTreeMap<(SourceId, i64), Link>,
     pub beats: BTreeMap<String, BeatRow>,
     pub settings: BTreeMap<String, String>,
+    pub executions: Vec<ExecutionRow>,
+    /// `crawl_candidate`.
+    pub waiting_notes: Vec<WaitingNote>,
+    pub notes: Vec<NoteRow>,
+    /// By platform and minute: succeeded and failed.
+    pub crawl_minutes: BTreeMap<(String, Ts), (u64, u64)>,
+    /// By alert and subject.
+    pub alerts: BTreeMap<(String, String), patra_core::alert::View>,
     forgotten: Forgotten,
     index: Index,
 }
@@ -202,6 +213,22 @@ impl MemStore {
             Tx::StoreToken(op) => Done::StoreToken(self.store_token(now, op)?),
             Tx::FailRefresh(op) => Done::FailRefresh(self.fail_refresh(now, op)),
             Tx::MarkCredential(op) => Done::MarkCredential(self.mark_credential(now, op)),
+            Tx::SaveCookie(op) => Done::SaveCookie(self.save_cookie(now, op)?),
+            Tx::PickCookie(op) => Done::PickCookie(self.pick_cookie(now, op)),
+            Tx::JudgeCookie(op) => Done::JudgeCookie(self.judge_cookie(now, op)),
+            Tx::ReactivateCookie(op) => Done::ReactivateCookie(self.reactivate_cookie(now, op)),
+            Tx::Reseal(op) => Done::Reseal(self.reseal(now, op)?),
+            Tx::AcquireExecution(op) => Done::AcquireExecution(self.acquire(now, op)?),
+            Tx::KeepExecution(op) => Done::KeepExecution(self.keep_execution(now, op)),
+            Tx::EndExecution(op) => Done::EndExecution(self.end_execution(now, op)?),
+            Tx::AddCandidates(op) => Done::AddCandidates(self.add_candidates(now, op)?),
+            Tx::ClaimCandidates(op) => Done::ClaimCandidates(self.claim_candidates(now, op)),
+            Tx::FailCandidate(op) => Done::FailCandidate(self.fail_candidate(now, op)),
+            Tx::RequeueCandidates(op) => Done::RequeueCandidates(self.requeue_candidates(now, op)),
+            Tx::WriteNote(op) => Done::WriteNote(self.write_note(now, op)),
+            Tx::Recover(op) => Done::Recover(self.recover(now, *op)),
+            Tx::CountCrawls(op) => Done::CountCrawls(self.count_crawls(now, op)),
+            Tx::WatchAlert(op) => Done::WatchAlert(self.watch_alert(now, op)),
         })
     }
 }

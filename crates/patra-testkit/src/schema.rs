@@ -1,10 +1,12 @@
 //! What the catalogue of every database shows: the tables, columns, keys, words and indexes of the ledger that the requirements
-//! name (ING-7 and ING-13.3, as settled by C-02, C-06, C-51 and C-52). A store reads its own catalogue, this holds it to the list.
+//! name (ING-7 and ING-13.3, as settled by C-02, C-06, C-51 and C-52), and the four tables of the crawler (CRAWL-01..57). A
+//! store reads its own catalogue, this holds it to the list.
 
 use std::collections::BTreeSet;
 
 use patra_core::state::{
-    BatchStatus, Direction, Operation, PlanStatus, RunStatus, SliceStatus, TaskStatus, TriggerStatus, TriggerType,
+    AlertLevel, BatchStatus, CandidateStatus, CookieStatus, Direction, ExecutionStatus, Operation, PlanStatus,
+    RunStatus, SliceStatus, TaskStatus, TriggerStatus, TriggerType,
 };
 
 #[derive(Clone, Debug, Default)]
@@ -73,6 +75,24 @@ const REQUIRED: &[(&str, &str)] = &[
         "item_quarantine",
         "provenance_code endpoint_name task_id run_id batch_no error_code reason sample request_digest status_code",
     ),
+    // A cookie is a credential with its runtime half: cookie_name, platform, cookie_encrypted, encryption_key_id and on.
+    (
+        "reg_prov_credential",
+        "alias provenance_code endpoint_name version type_code priority sealed key_id status_code created_at updated_at",
+    ),
+    ("ing_credential_state", "credential_id version cookie_code daily_used consecutive_errors total_errors updated_at"),
+    (
+        "crawl_candidate",
+        "project_key platform note_id note_url status retry_count tokens exec_meta created_at updated_at",
+    ),
+    (
+        "ing_execution",
+        "project_key workflow_name execution_id status started_at heartbeat_at items_processed items_failed",
+    ),
+    ("item_note", "item_id project_key platform note_id idempotency_key retry_count exec_meta"),
+    ("item", "fields payload stored_at"),
+    ("crawl_minute", "platform minute succeeded failed"),
+    ("alert_state", "alert subject level firing value threshold"),
 ];
 
 /// Columns that not every row fills: windows and pages belong to some ways of slicing and paging, the rest comes later.
@@ -92,6 +112,12 @@ const OPTIONAL: &[(&str, &str)] = &[
         "prev_value prev_instant new_instant prev_numeric new_numeric observed_max_value schedule_instance_id plan_id \
          slice_id task_id run_id batch_no expr_hash record_remarks",
     ),
+    ("reg_prov_credential", "daily_limit"),
+    ("ing_credential_state", "used_day cooling_until cooling_since last_used_at"),
+    ("crawl_candidate", "processing_lock locked_at source_keyword last_error_code"),
+    ("ing_execution", "completed_at"),
+    ("item_note", "note_url processing_lock locked_at last_error_code published_at"),
+    ("alert_state", "since told_at"),
 ];
 
 /// What a plan is without, because it is never executed and has no key of its own (ING-7.2-01, ING-7.2-05).
@@ -108,6 +134,15 @@ const UNIQUE: &[(&str, &str, &str)] = &[
     ("uk_batch_idem", "ing_task_run_batch", "idempotent_key"),
     ("uk_cursor_ns", "ing_cursor", "provenance_code operation_code cursor_key namespace_scope_code namespace_key"),
     ("uk_cur_evt_idem", "ing_cursor_event", "idempotent_key"),
+    ("uk_execution_id", "ing_execution", "execution_id"),
+    ("uk_crawl_candidate", "crawl_candidate", "project_key platform note_id"),
+    ("uk_note_key", "item_note", "project_key platform idempotency_key"),
+];
+
+/// Of the rows that count: a name of a cookie that is good (CRAWL-25), a workflow that runs (CRAWL-49).
+const UNIQUE_OF_SOME: &[(&str, &str, &str)] = &[
+    ("uk_cookie_name", "reg_prov_credential", "alias"),
+    ("uk_execution_running", "ing_execution", "project_key workflow_name"),
 ];
 
 /// Of all rows.
@@ -137,6 +172,8 @@ const INDEXES: &[(&str, &str, &str)] = &[
     ("idx_task_plan", "ing_task", "plan_id status_code"),
     ("idx_batch_instance", "ing_task_run_batch", "schedule_instance_id"),
     ("idx_batch_task", "ing_task_run_batch", "task_id run_id batch_no"),
+    // The oldest that wait (CRAWL-43).
+    ("idx_crawl_status", "crawl_candidate", "status created_at id"),
 ];
 
 /// Of the rows that wait, are held, or have one at all: what is over costs nothing (C-02).
@@ -148,6 +185,11 @@ const PARTIAL: &[(&str, &str, &str)] = &[
     ),
     ("idx_task_queue", "ing_task", "leased_until id provenance_code endpoint_name operation_code"),
     ("idx_task_cred", "ing_task", "credential_id"),
+    ("idx_cookie_pick", "reg_prov_credential", "provenance_code status_code priority"),
+    ("idx_cookie_cooling", "ing_credential_state", "cooling_until"),
+    ("idx_execution_beat", "ing_execution", "heartbeat_at"),
+    ("idx_crawl_lock", "crawl_candidate", "processing_lock"),
+    ("idx_crawl_locked", "crawl_candidate", "locked_at"),
 ];
 
 /// Panics with everything that is not as it should be.
@@ -184,7 +226,8 @@ fn columns(catalogue: &Catalogue, wrong: &mut Vec<String>) {
 }
 
 fn indexes(catalogue: &Catalogue, wrong: &mut Vec<String>) {
-    for (list, unique, partial) in [(UNIQUE, true, false), (INDEXES, false, false), (PARTIAL, false, true)] {
+    let lists = [(UNIQUE, true, false), (UNIQUE_OF_SOME, true, true), (INDEXES, false, false), (PARTIAL, false, true)];
+    for (list, unique, partial) in lists {
         for (name, table, columns) in list {
             let columns = columns.split(' ').map(|name| if name == "<expression>" { "" } else { name }.to_owned());
             let expected =
@@ -227,4 +270,8 @@ fn words(catalogue: &Catalogue, wrong: &mut Vec<String>) {
     }
     check("ing_cursor", "namespace_scope_code", vec!["GLOBAL", "EXPR", "CUSTOM"]);
     check("ing_cursor", "cursor_type_code", vec!["TIME", "ID", "TOKEN"]);
+    check("ing_credential_state", "cookie_code", CookieStatus::ALL.iter().map(|word| word.as_str()).collect());
+    check("crawl_candidate", "status", CandidateStatus::ALL.iter().map(|word| word.as_str()).collect());
+    check("ing_execution", "status", ExecutionStatus::ALL.iter().map(|word| word.as_str()).collect());
+    check("alert_state", "level", AlertLevel::ALL.iter().map(|word| word.as_str()).collect());
 }

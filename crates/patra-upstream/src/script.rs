@@ -80,6 +80,15 @@ pub struct Script {
     pub graphql_code: String,
     /// The API key of `/export`, in the query as `api_key` or in the header `X-Api-Key`.
     pub export_key: String,
+    /// How many notes each keyword finds on the platform of notes.
+    pub notes: usize,
+    /// Notes, by number, that are gone.
+    pub notes_gone: Vec<usize>,
+    /// Notes whose details fail.
+    pub notes_broken: Vec<usize>,
+    /// Notes whose details take `notes_slow_ms`.
+    pub notes_slow: Vec<usize>,
+    pub notes_slow_ms: u64,
 }
 
 impl Default for Script {
@@ -123,6 +132,11 @@ impl Default for Script {
             graphql_error: When::never(),
             graphql_code: "RATE_LIMITED".to_owned(),
             export_key: "export-key".to_owned(),
+            notes: 45,
+            notes_gone: Vec::new(),
+            notes_broken: Vec::new(),
+            notes_slow: Vec::new(),
+            notes_slow_ms: 1_000,
         }
     }
 }

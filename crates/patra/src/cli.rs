@@ -1,5 +1,7 @@
 //! The words of the command line.
 
+mod audit;
+mod crawl;
 mod credential;
 mod operations;
 mod replay;
@@ -15,6 +17,8 @@ use patra_core::port::query::View;
 use patra_core::state::{Operation, UpdateReason};
 use patra_core::tx::Scope;
 
+pub(crate) use audit::{Audit, AuditSecurity, Db};
+pub(crate) use crawl::{Crawl, CrawlRun, Listed};
 pub(crate) use credential::{Credential, Values, Which};
 pub(crate) use operations::{Archive, Cancel, Cancelled, Held, Pause, Quarantine, Resume, Resumed, Signal, Who};
 pub(crate) use replay::{Blackbox, Replay};
@@ -115,6 +119,11 @@ pub(crate) enum Command {
     /// Collect the sources that are due, once; or on and on; or one of them
     #[command(visible_alias = "collector")]
     Collect(Collect),
+    /// Platforms behind cookies: search, fetch notes, store each once
+    Crawl {
+        #[command(subcommand)]
+        command: Crawl,
+    },
     /// List what is there
     Get(Get),
     /// Stop work until it is resumed: of a source, an endpoint, a plan, a slice or a task
@@ -143,6 +152,16 @@ pub(crate) enum Command {
     Schema,
     /// Make or update the database's schema
     Migrate,
+    /// Copies of the database
+    Db {
+        #[command(subcommand)]
+        command: Db,
+    },
+    /// Is anything secret in the clear?
+    Audit {
+        #[command(subcommand)]
+        command: Audit,
+    },
     /// Ask a running server, or the database, whether it is well
     Health(Health),
     /// API keys

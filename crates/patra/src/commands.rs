@@ -1,9 +1,12 @@
 //! One file per command.
 
 mod apply;
+mod audit;
 mod blackbox;
 mod collect;
+mod crawl;
 mod credential;
+mod db;
 mod demo;
 mod gates;
 mod get;
@@ -37,6 +40,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Error> {
         Command::Run(args) => run::run(&global, &args).await,
         Command::Source { command } => source::run(&global, &command).await,
         Command::Collect(args) => collect::run(&global, &args).await,
+        Command::Crawl { command } => crawl::run(&global, &command).await,
         Command::Get(args) => get::run(&global, &args).await,
         Command::Pause(args) => operations::pause(&global, &args).await,
         Command::Resume(args) => operations::resume(&global, &args).await,
@@ -53,6 +57,8 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Error> {
             output::result(global.output, &format!("the schema is at version {version}"), &value)?;
             Ok(Exit::Ok)
         }
+        Command::Db { command } => db::run(&global, &command).await,
+        Command::Audit { command } => audit::run(&global, &command).await,
         Command::Health(args) => health::run(&global, &args).await,
         Command::Key { command } => key::run(&global, &command).await,
         Command::Credential { command } => credential::run(&global, &command).await,

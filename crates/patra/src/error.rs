@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use patra_core::Code;
+use patra_core::mask::mask;
 use patra_core::tx::TxError;
 use patra_engine::registry;
 
@@ -56,6 +57,11 @@ impl Error {
         Error::new(Exit::Configuration, Code::NotFound, message)
     }
 
+    /// The same where a script must tell it from settings that are wrong (COLL-111).
+    pub(crate) fn unknown(message: impl Into<String>) -> Error {
+        Error::new(Exit::Unexpected, Code::NotFound, message)
+    }
+
     pub(crate) fn failed(message: impl Into<String>) -> Error {
         Error::new(Exit::Failures, Code::PartialFail, message)
     }
@@ -75,7 +81,7 @@ impl Error {
     pub(crate) fn print(&self) {
         // Nobody reads a closed pipe's errors, and a stderr that cannot be written is nobody to tell.
         if !self.message.is_empty() {
-            let _ = writeln!(std::io::stderr(), "{self}");
+            let _ = writeln!(std::io::stderr(), "{}", mask(&self.to_string()));
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::port::{Clock as _, Signer, Store, Transport};
+use patra_core::port::{Clock as _, Signer, Sources, Store, Transport};
 use patra_core::vault::VaultCell;
 use patra_engine::{CredentialOptions, Engine, Listener, Options, Ports, Role};
 use patra_http::HttpSigner;
@@ -30,6 +30,7 @@ pub(crate) async fn engine(
     {
         tracing::warn!(ignored = ?ignored, "intervals that are no number of minutes from 1 on are ignored");
     }
+    let credentials = credentials(global, &*store).await?;
     let ports = Ports { store, transport: transport(global)?, clock: Arc::new(SystemClock) };
     let options = Options {
         roles,
@@ -41,8 +42,10 @@ pub(crate) async fn engine(
         // Alone, nobody else makes work: a nudge says when there is some.
         poll: if alone { Duration::from_millis(200) } else { Duration::from_secs(1) },
         seed: SystemClock.now().micros().unsigned_abs(),
-        credentials: credentials(global)?,
+        credentials,
         collector: environment.collector()?,
+        crawl_times: environment.crawl_times()?,
+        keeper: environment.keeper()?,
         grace: environment.grace()?,
         ..Options::new(owner()?)
     };
@@ -61,7 +64,7 @@ pub(crate) async fn collector(
 }
 
 /// What credentials are opened and requests signed with.
-pub(crate) fn credentials(global: &Global) -> Result<CredentialOptions, Error> {
+pub(crate) async fn credentials(global: &Global, store: &dyn Sources) -> Result<CredentialOptions, Error> {
     const PREFIX: &str = "PATRA_SIGNER_";
     let named = std::env::vars().filter_map(|(name, url)| Some((name.strip_prefix(PREFIX)?.to_owned(), url)));
     let mut signers = BTreeMap::new();
@@ -71,7 +74,8 @@ pub(crate) fn credentials(global: &Global) -> Result<CredentialOptions, Error> {
             .map_err(|error| Error::configuration(format!("the signer `{name}` cannot be used: {error}")))?;
         signers.insert(patra_engine::hook_key(&name), Arc::new(signer) as Arc<dyn Signer>);
     }
-    Ok(CredentialOptions { vault: VaultCell::new(vault::load(global)?), signers })
+    let vault = VaultCell::new(vault::load(global, vault::salt(store).await?.as_deref())?);
+    Ok(CredentialOptions { vault, signers, cookies: Environment::read().cookies()? })
 }
 
 /// The guarded way out.

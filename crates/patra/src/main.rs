@@ -6,6 +6,7 @@ mod commands;
 mod error;
 mod host;
 mod output;
+mod panic;
 mod progress;
 mod settings;
 mod signals;
@@ -20,6 +21,7 @@ use crate::cli::Cli;
 use crate::error::{Error, Exit};
 
 fn main() -> ExitCode {
+    panic::install();
     let parsed = cli::command().try_get_matches().and_then(|found| Cli::from_arg_matches(&found));
     let cli = match parsed {
         Ok(cli) => cli,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use patra_core::Level;
+use patra_core::mask::mask;
 use patra_core::protocol::run::Outcome;
 use patra_core::state::TaskStatus;
 use patra_engine::{Listener, RunEvent};
@@ -48,7 +49,7 @@ impl Counts {
     fn tell(&self, reason: &str) {
         let mut last = self.last_reason.lock().unwrap_or_else(PoisonError::into_inner);
         if *last != reason {
-            say(&format!("  {reason}; trying again"));
+            say(&format!("  {}; trying again", mask(reason)));
             *last = reason.to_owned();
         }
     }
@@ -124,13 +125,16 @@ impl Bar {
     }
 }
 
-/// Log lines on stderr, in step with the bar.
+/// Log lines on stderr, in step with the bar. Whatever their format, they pass the masker: what should not be in them goes no
+/// further (CRAWL-149..152).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogWriter;
 
 impl Write for LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        display().suspend(|| io::stderr().write(line))
+        let text = String::from_utf8_lossy(line);
+        display().suspend(|| io::stderr().write_all(mask(&text).as_bytes()))?;
+        Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -1,12 +1,22 @@
 //! Settings of the collector that come from the environment, or from a `.env` file beside it (COLL-22).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use patra_core::cookie::Rules;
+use patra_core::port::Notifier;
+use patra_core::secret::Secret;
 use patra_core::source::Intervals;
-use patra_engine::CollectorOptions;
+use patra_engine::crawler::CrawlTimes;
+use patra_engine::keeper::KeeperOptions;
+use patra_engine::{CollectorOptions, CookieRules, TimeZone};
+use patra_http::Webhook;
 
 use crate::error::Error;
+
+/// The file, in the folder that the program is started in.
+pub(crate) const DOT_ENV: &str = ".env";
 
 /// Variables of the process, and those of `.env` that the process has not.
 #[derive(Debug, Default)]
@@ -16,7 +26,7 @@ pub(crate) struct Environment {
 
 impl Environment {
     pub(crate) fn read() -> Environment {
-        let file = std::fs::read_to_string(".env").unwrap_or_default();
+        let file = std::fs::read_to_string(DOT_ENV).unwrap_or_default();
         let mut variables: BTreeMap<_, _> = file.lines().filter_map(pair).collect();
         // What cannot be read as text is none of ours.
         variables.extend(
@@ -25,7 +35,20 @@ impl Environment {
         Environment { variables }
     }
 
-    fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.variables
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .filter(|(_, value)| !value.trim().is_empty())
+    }
+
+    /// All whose names begin so.
+    pub(crate) fn beginning_with<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let pairs = self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        pairs.filter(move |(name, value)| name.starts_with(prefix) && !value.trim().is_empty())
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str).filter(|value| !value.trim().is_empty())
     }
 
@@ -51,6 +74,80 @@ impl Environment {
         let mut intervals = Intervals::default();
         let ignored = intervals.environment(self.variables.clone().into_iter());
         (intervals, ignored)
+    }
+
+    fn minutes(&self, name: &str) -> Result<Option<Duration>, Error> {
+        Ok(self.number(name, 1, 7 * 24 * 60)?.map(|minutes| Duration::from_secs(minutes * 60)))
+    }
+
+    /// How cookies wear out (CRAWL-167..169), and where their day begins (CRAWL-GAP-12).
+    pub(crate) fn cookies(&self) -> Result<CookieRules, Error> {
+        let default = CookieRules::default();
+        let count = |name, default: u32| {
+            Ok::<_, Error>(self.number(name, 1, 1_000_000)?.and_then(|n| u32::try_from(n).ok()).unwrap_or(default))
+        };
+        let wear = Rules {
+            max_consecutive_errors: count("MAX_CONSECUTIVE_ERRORS", default.wear.max_consecutive_errors)?,
+            max_total_errors: count("MAX_TOTAL_ERRORS", default.wear.max_total_errors)?,
+            cooling: self.minutes("COOLING_DURATION_MINUTES")?.unwrap_or(default.wear.cooling),
+        };
+        let Some(zone) = self.get("COOKIE_DAILY_RESET_TZ") else { return Ok(CookieRules { wear, ..default }) };
+        let day = TimeZone::get(zone.trim()).map_err(|_| {
+            Error::configuration(format!("COOKIE_DAILY_RESET_TZ is {zone:?}: expected a zone such as Asia/Shanghai"))
+        })?;
+        Ok(CookieRules { wear, day })
+    }
+
+    /// Records in one claim, unless asked otherwise (CRAWL-174).
+    pub(crate) fn batch_size(&self) -> Result<u32, Error> {
+        let given = self.number("BATCH_SIZE", 1, 1_000)?.and_then(|size| u32::try_from(size).ok());
+        Ok(given.unwrap_or(patra_core::crawl::BATCH_SIZE))
+    }
+
+    /// Tries after the first one, at most (CRAWL-172).
+    pub(crate) fn max_retry(&self) -> Result<usize, Error> {
+        Ok(self.number("MAX_RETRY", 0, 10)?.map_or(3, |tries| tries as usize))
+    }
+
+    /// Waits before a question is asked again (CRAWL-173): three numbers of seconds.
+    pub(crate) fn backoff(&self) -> Result<Option<[Duration; 3]>, Error> {
+        let Some(text) = self.get("BACKOFF") else { return Ok(None) };
+        let secs: Option<Vec<u64>> =
+            text.split(',').map(|part| part.trim().trim_end_matches('s').parse().ok()).collect();
+        let secs: Option<[u64; 3]> = secs.and_then(|secs| secs.try_into().ok());
+        let wrong = || Error::configuration(format!("BACKOFF is {text:?}: expected three numbers of seconds, 5,15,45"));
+        Ok(Some(secs.ok_or_else(wrong)?.map(|secs| Duration::from_secs(secs.min(3_600)))))
+    }
+
+    /// How long questions to platforms may take (CRAWL-170, 171).
+    pub(crate) fn crawl_times(&self) -> Result<CrawlTimes, Error> {
+        let default = CrawlTimes::default();
+        let seconds = |name, default| Ok::<_, Error>(self.number(name, 1, 600)?.map_or(default, Duration::from_secs));
+        Ok(CrawlTimes {
+            search: seconds("SEARCH_TIMEOUT", default.search)?,
+            detail: seconds("DETAIL_TIMEOUT", default.detail)?,
+            batch: seconds("DETAIL_BATCH_TIMEOUT", default.batch)?,
+            validate: default.validate,
+        })
+    }
+
+    /// Locks, their recovery, and who is told of alerts (CRAWL-162, 165, 166).
+    pub(crate) fn keeper(&self) -> Result<KeeperOptions, Error> {
+        let default = KeeperOptions::default();
+        let secret = self.get("ALERT_WEBHOOK_SECRET").map(Secret::new);
+        let notifier = match self.get("ALERT_WEBHOOK_URL") {
+            None => None,
+            Some(url) => {
+                let webhook = Webhook::new(url.trim(), secret)
+                    .map_err(|error| Error::configuration(format!("ALERT_WEBHOOK_URL cannot be used: {error}")))?;
+                Some(Arc::new(webhook) as Arc<dyn Notifier>)
+            }
+        };
+        Ok(KeeperOptions {
+            lock_timeout: self.minutes("LOCK_TIMEOUT_MINUTES")?.unwrap_or(default.lock_timeout),
+            recover_every: self.minutes("RECOVERY_INTERVAL_MINUTES")?.unwrap_or(default.recover_every),
+            notifier,
+        })
     }
 
     pub(crate) fn collector(&self) -> Result<CollectorOptions, Error> {
@@ -79,7 +176,7 @@ impl Environment {
 }
 
 /// `NAME=value`, with `export` before it and quotes around the value or not; a `#` begins a remark.
-fn pair(line: &str) -> Option<(String, String)> {
+pub(crate) fn pair(line: &str) -> Option<(String, String)> {
     let line = line.trim();
     let line = line.strip_prefix("export ").unwrap_or(line);
     let (name, value) = line.split_once('=').filter(|_| !line.starts_with('#'))?;
@@ -122,6 +219,37 @@ mod tests {
         assert_eq!(keep(&[("RAW_ITEMS_TTL_DAYS", "0")]), None);
         let intervals = of(&[("FETCH_INTERVAL_RSS", "120")]).collector().unwrap().intervals;
         assert_eq!(intervals.of("rss").minutes, 120);
+    }
+
+    // covers: CRAWL-175, CRAWL-165, CRAWL-166, CRAWL-167, CRAWL-168, CRAWL-169, CRAWL-170, CRAWL-171, CRAWL-172, CRAWL-173, CRAWL-174
+    #[test]
+    fn the_crawlers_constants_are_settings_of_the_same_names() {
+        let none = of(&[]);
+        let keeper = none.keeper().unwrap();
+        assert_eq!((keeper.lock_timeout.as_secs(), keeper.recover_every.as_secs()), (1_800, 900));
+        let times = none.crawl_times().unwrap();
+        assert_eq!((times.search.as_secs(), times.detail.as_secs(), times.batch.as_secs()), (30, 15, 60));
+        let wear = none.cookies().unwrap().wear;
+        assert_eq!((wear.cooling.as_secs(), wear.max_consecutive_errors, wear.max_total_errors), (1_800, 3, 10));
+        assert_eq!((none.batch_size().unwrap(), none.max_retry().unwrap(), none.backoff().unwrap()), (10, 3, None));
+        let all = of(&[
+            ("LOCK_TIMEOUT_MINUTES", "5"),
+            ("RECOVERY_INTERVAL_MINUTES", "1"),
+            ("COOLING_DURATION_MINUTES", "2"),
+            ("MAX_CONSECUTIVE_ERRORS", "4"),
+            ("MAX_TOTAL_ERRORS", "5"),
+            ("SEARCH_TIMEOUT", "6"),
+            ("DETAIL_TIMEOUT", "7"),
+            ("BATCH_SIZE", "8"),
+            ("MAX_RETRY", "1"),
+            ("BACKOFF", "1s, 2s,3"),
+        ]);
+        assert_eq!(all.keeper().unwrap().lock_timeout.as_secs(), 300);
+        assert_eq!(all.cookies().unwrap().wear.max_consecutive_errors, 4);
+        assert_eq!((all.batch_size().unwrap(), all.max_retry().unwrap()), (8, 1));
+        assert_eq!(all.backoff().unwrap().unwrap().map(|wait| wait.as_secs()), [1, 2, 3]);
+        assert!(of(&[("BACKOFF", "1,2")]).backoff().is_err() && of(&[("BATCH_SIZE", "0")]).batch_size().is_err());
+        assert!(of(&[("COOKIE_DAILY_RESET_TZ", "Mars/Phobos")]).cookies().is_err());
     }
 
     // covers: COLL-22

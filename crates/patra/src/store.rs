@@ -1,15 +1,17 @@
 //! Opening the store that the options name.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use patra_core::port::{Clock, Credentials, Queries, Sources, Store};
+use patra_core::port::{Clock, Crawls, Credentials, Queries, Scan, Sources, Store};
 use patra_engine::gate::Gate;
 use patra_store_postgres::PostgresStore;
-use patra_store_sqlite::{OpenError, SqliteStore};
+use patra_store_sqlite::{OpenError, SqliteStore, backup};
 
 use crate::cli::Global;
 use crate::clock::SystemClock;
 use crate::error::Error;
+use crate::settings::Environment;
 
 /// A store, and whether this process is the only one on it.
 pub(crate) struct Opened {
@@ -26,8 +28,7 @@ pub(crate) async fn open(global: &Global) -> Result<Opened, Error> {
 
 async fn open_as_it_is(global: &Global) -> Result<Opened, Error> {
     if let Some(url) = &global.database_url {
-        let store =
-            PostgresStore::open(patra_store_postgres::Options::new(url)).await.map_err(|error| postgres(&error))?;
+        let store = open_postgres(global, url).await?;
         return Ok(Opened { store: Arc::new(store), alone: false });
     }
     let options = sqlite_options(global);
@@ -46,6 +47,11 @@ pub(crate) struct Looking {
     pub(crate) queries: Arc<dyn Queries>,
     pub(crate) credentials: Arc<dyn Credentials>,
     pub(crate) sources: Arc<dyn Sources>,
+    pub(crate) crawls: Arc<dyn Crawls>,
+}
+
+pub(crate) async fn open_crawls(global: &Global) -> Result<Arc<dyn Crawls>, Error> {
+    Ok(open_to_look(global).await?.crawls)
 }
 
 pub(crate) async fn open_sources(global: &Global) -> Result<Arc<dyn Sources>, Error> {
@@ -55,16 +61,16 @@ pub(crate) async fn open_sources(global: &Global) -> Result<Arc<dyn Sources>, Er
 /// The same, credentials included.
 pub(crate) async fn open_to_look(global: &Global) -> Result<Looking, Error> {
     if let Some(url) = &global.database_url {
-        let store =
-            PostgresStore::open(patra_store_postgres::Options::new(url)).await.map_err(|error| postgres(&error))?;
-        let store = Arc::new(store);
-        return Ok(Looking { queries: Arc::clone(&store) as _, credentials: Arc::clone(&store) as _, sources: store });
+        let store = Arc::new(open_postgres(global, url).await?);
+        let (queries, credentials) = (Arc::clone(&store) as _, Arc::clone(&store) as _);
+        return Ok(Looking { queries, credentials, sources: Arc::clone(&store) as _, crawls: store });
     }
     let options = sqlite_options(global);
     let reader = tokio::task::spawn_blocking(move || SqliteStore::open_read_only(&options)).await;
     let reader = reader.map_err(|error| Error::unexpected(error.to_string()))?.map_err(|error| sqlite(&error))?;
     let reader = Arc::new(reader);
-    Ok(Looking { queries: Arc::clone(&reader) as _, credentials: Arc::clone(&reader) as _, sources: reader })
+    let (queries, credentials) = (Arc::clone(&reader) as _, Arc::clone(&reader) as _);
+    Ok(Looking { queries, credentials, sources: Arc::clone(&reader) as _, crawls: reader })
 }
 
 /// The gate that all processes on a PostgreSQL share, for commands that send a few requests beside them. An embedded database
@@ -89,10 +95,63 @@ pub(crate) fn is_there(global: &Global) -> bool {
 
 fn sqlite_options(global: &Global) -> patra_store_sqlite::Options {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    patra_store_sqlite::Options::new(global.data.join("patra.db"), clock)
+    patra_store_sqlite::Options {
+        backup_before_migration: !without_backup(),
+        ..patra_store_sqlite::Options::new(database_file(global), clock)
+    }
 }
 
-fn sqlite(error: &OpenError) -> Error {
+/// The file of the embedded database.
+pub(crate) fn database_file(global: &Global) -> PathBuf {
+    global.data.join("patra.db")
+}
+
+/// Whether migrations may change a database of which there is no copy.
+fn without_backup() -> bool {
+    Environment::read().flag("PATRA_MIGRATE_WITHOUT_BACKUP")
+}
+
+/// Everything that is in the database, to read: works beside a running server, and changes no schema. `None` when there is no
+/// embedded database yet.
+pub(crate) async fn open_to_scan(global: &Global) -> Result<Option<Arc<dyn Scan>>, Error> {
+    if let Some(url) = &global.database_url {
+        let options = patra_store_postgres::Options::new(url);
+        let store = PostgresStore::open_as_it_is(options).await.map_err(|error| postgres(&error))?;
+        return Ok(Some(Arc::new(store)));
+    }
+    if !is_there(global) {
+        return Ok(None);
+    }
+    let options = sqlite_options(global);
+    let reader = tokio::task::spawn_blocking(move || SqliteStore::open_read_only(&options)).await;
+    let reader = reader.map_err(|error| Error::unexpected(error.to_string()))?.map_err(|error| sqlite(&error))?;
+    Ok(Some(Arc::new(reader)))
+}
+
+/// Opens a PostgreSQL database, migrated; one that a migration will change is copied before.
+async fn open_postgres(global: &Global, url: &str) -> Result<PostgresStore, Error> {
+    let options = patra_store_postgres::Options::new(url);
+    let schema = PostgresStore::schema(&options).await.map_err(|error| postgres(&error))?;
+    if let Some(version) = schema.pending()
+        && !without_backup()
+    {
+        let folder = global.data.join(backup::FOLDER);
+        let name = format!("{}.dump", backup::name(SystemClock.now(), version, true));
+        let taken = patra_store_postgres::backup::dump(&options, &backup::free(&folder.join(name))).await;
+        let taken = taken.map_err(|error| {
+            let message = format!("the database has to be migrated and could not be copied before: {error}");
+            Error::configuration(message).hint(
+                "install the PostgreSQL client programs of the server's version; or copy it yourself and set \
+                 PATRA_MIGRATE_WITHOUT_BACKUP=1",
+            )
+        })?;
+        backup::forget(&folder, &format!("{}.dump", backup::BEFORE_MIGRATION));
+        tracing::info!(path = %taken.path.display(), schema.version = version, "copied the database before its migration");
+    }
+    PostgresStore::open(options).await.map_err(|error| postgres(&error))
+}
+
+pub(crate) fn sqlite(error: &OpenError) -> Error {
     let hint = match error {
         OpenError::FolderNotCreatable { .. } | OpenError::FolderNotWritable { .. } => {
             "choose another folder with --data, or change its permissions"
@@ -106,6 +165,9 @@ fn sqlite(error: &OpenError) -> Error {
             "use the version of patra that wrote it, or a newer one"
         }
         OpenError::SchemaOlder { .. } => "run `patra migrate`",
+        OpenError::NoBackup { .. } => {
+            "make room for it or mend the folder; PATRA_MIGRATE_WITHOUT_BACKUP=1 migrates without a copy, and without a way back"
+        }
         OpenError::OldSqlite { .. } | OpenError::Thread { .. } | OpenError::Sqlite { .. } => {
             return Error::unexpected(error.to_string());
         }
@@ -113,7 +175,7 @@ fn sqlite(error: &OpenError) -> Error {
     Error::configuration(error.to_string()).hint(hint)
 }
 
-fn postgres(error: &patra_store_postgres::OpenError) -> Error {
+pub(crate) fn postgres(error: &patra_store_postgres::OpenError) -> Error {
     let shown = Error::configuration(error.to_string());
     match error.hint() {
         Some(hint) => shown.hint(hint),

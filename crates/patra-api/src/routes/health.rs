@@ -1,9 +1,13 @@
 //! Health, open to everybody and without a word about anything secret.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
+
+use patra_core::cookie::Counts;
 
 use crate::Api;
 
@@ -23,15 +27,26 @@ pub(super) async fn ready(State(api): State<Api>) -> (StatusCode, &'static str) 
 pub(super) async fn health(State(api): State<Api>) -> (StatusCode, Json<Value>) {
     let database = api.store.ping().await;
     let (status, word) = match database {
-        Ok(_) => (StatusCode::OK, "healthy"),
-        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "unhealthy"),
+        Ok(_) => (StatusCode::OK, "ok"),
+        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "error"),
     };
     let body = json!({
         "status": word,
         "version": env!("CARGO_PKG_VERSION"),
-        "checks": { "database": if database.is_ok() { "ok" } else { "error" } },
+        "time": api.clock.now(),
+        "checks": { "database": word, "scheduler": word, "cookies": cookies(&api).await },
         "schema_version": database.ok(),
-        "timestamp": api.clock.now(),
     });
     (status, Json(body))
+}
+
+/// How many cookies each platform has, by status; nothing when the database does not answer.
+async fn cookies(api: &Api) -> BTreeMap<String, Counts> {
+    let mut platforms: BTreeMap<String, Counts> = BTreeMap::new();
+    if let Ok((cookies, now)) = api.store.cookies(None).await {
+        for cookie in cookies {
+            platforms.entry(cookie.platform).or_default().add(cookie.wear.rested(now).status);
+        }
+    }
+    platforms
 }

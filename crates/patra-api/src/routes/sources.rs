@@ -17,7 +17,7 @@ use patra_core::state::{PausedReason, TriggerType};
 use patra_core::tx::{ChangeSource, SaveSources, SourceChanged, TxError};
 use patra_core::{Code, Ts};
 use patra_engine::sources::{self, Imported, PROJECT, Said};
-use patra_engine::{Asked, poll_now};
+use patra_engine::{Asked, check_source, poll_now};
 
 use super::input::{PathText, path_text};
 use crate::Api;
@@ -92,6 +92,7 @@ async fn add(api: &Api, body: Result<Json<NewSource>, JsonRejection>) -> Answer 
         body.map_err(|error| unread(&error))?;
     let said = Said { r#type, name, config, is_public, is_active, last_fetched_at };
     let source = sources::checked(said).map_err(Failure::bad_request)?;
+    check_source(&*api.store, &source.r#type, &source.config).await?.map_err(Failure::bad_request)?;
     let save = SaveSources { project_key: PROJECT.into(), sources: vec![source] };
     let saved = api.store.run(Arc::new(save)).await?;
     let saved = saved.sources.first().ok_or_else(|| unexpected("nothing was stored"))?;
@@ -132,13 +133,14 @@ pub(super) async fn change(
         let number = number(path)?;
         let Json(Change { name, config, is_public, is_active }) = body.map_err(|error| unread(&error))?;
         let source = read(&api, number).await?;
-        if let Some(name) = &name {
-            sources::check_name(name).map_err(Failure::bad_request)?;
-        }
+        let name = name.as_deref().map(sources::checked_name).transpose().map_err(Failure::bad_request)?;
         let checked = config.map(|config| sources::checked_config(&source.r#type, config));
         let config = checked.transpose().map_err(Failure::bad_request)?;
         // What says the same changes nothing: what is queued goes on.
         let config = config.filter(|config| config.config != source.config);
+        if let Some(config) = &config {
+            check_source(&*api.store, &source.r#type, &config.config).await?.map_err(Failure::bad_request)?;
+        }
         update(&api, ChangeSource { name, config, is_public, is_active, ..of(number) }).await?;
         Ok(Json(source_json(&read(&api, number).await?, false)).into_response())
     };

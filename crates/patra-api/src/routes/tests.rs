@@ -41,7 +41,20 @@ impl Door {
         let clock = Arc::new(ManualClock::new(patra_core::Ts::from_secs(1_000)));
         let store = Arc::new(SharedMem::new(clock.clone()));
         let (vault, make_vault) = (VaultCell::default(), Arc::new(|| Ok(vault())));
-        Door { api: Api { store, clock, nudge: Arc::new(|| {}), vault, make_vault, live: None, public_read: false } }
+        Door {
+            api: Api {
+                store,
+                clock,
+                nudge: Arc::new(|| {}),
+                vault,
+                make_vault,
+                live: None,
+                public_read: false,
+                crawler: None,
+                lock_timeout: std::time::Duration::from_secs(1_800),
+                batch_size: 10,
+            },
+        }
     }
 
     async fn key(&self, scope: Scope) -> String {

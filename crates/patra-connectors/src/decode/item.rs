@@ -62,6 +62,11 @@ impl Items {
         })
     }
 
+    /// Records need no time.
+    pub(super) fn undated(self) -> Items {
+        Items { undated: true, ..self }
+    }
+
     /// For ids alone: nothing of the item is mapped or stored.
     pub(super) fn of_ids(spec: &Snapshot, version_path: Option<&str>) -> Result<Items, Fault> {
         let mut bare = spec.clone();

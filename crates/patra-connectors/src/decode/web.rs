@@ -11,16 +11,16 @@ use crate::feed::{self, Entry, Feed, Rule, Text};
 use crate::page::{self, Field, PageError, Rules};
 
 /// A feed: what it says of itself, and its entries with a key each.
-pub(super) fn of_feed(body: &[u8], content_type: Option<&str>, base: &Url) -> Result<String, Fault> {
+pub(super) fn of_feed(body: &[u8], content_type: Option<&str>, base: &Url, rule: Rule) -> Result<String, Fault> {
     let feed = feed::read(body, content_type, base).map_err(|error| unreadable(&error))?;
-    Ok(feed_json(&feed).to_string())
+    Ok(feed_json(&feed, rule).to_string())
 }
 
 /// A page: the feed that it is, or the one that it names, or itself as the only entry.
-pub(super) fn of_page(body: &[u8], content_type: Option<&str>, base: &Url) -> Result<String, Fault> {
+pub(super) fn of_page(body: &[u8], content_type: Option<&str>, base: &Url, rule: Rule) -> Result<String, Fault> {
     let html = feed::decode(body, content_type);
     let named = match feed::read(body, content_type, base) {
-        Ok(feed) => return Ok(feed_json(&feed).to_string()),
+        Ok(feed) => return Ok(feed_json(&feed, rule).to_string()),
         Err(feed::FeedError::Page { feed }) => feed,
         // A page that does not begin as one.
         Err(feed::FeedError::NotAFeed { .. }) => {
@@ -30,7 +30,7 @@ pub(super) fn of_page(body: &[u8], content_type: Option<&str>, base: &Url) -> Re
         Err(error) => return Err(unreadable(&error)),
     };
     if let Some(next) = named {
-        return Ok(json!({ "entries": [], "next_url": next, "has_more": true }).to_string());
+        return Ok(json!({ entries(rule): [], "next_url": next, "has_more": true }).to_string());
     }
     let page = page::article(&html, base).map_err(|error| refused(&error))?;
     let entry = json!({
@@ -44,7 +44,7 @@ pub(super) fn of_page(body: &[u8], content_type: Option<&str>, base: &Url) -> Re
         "published": page.published.and_then(|date| date.at),
         "image": page.image,
     });
-    Ok(json!({ "feed": { "title": entry["title"], "link": entry["url"] }, "entries": [entry] }).to_string())
+    Ok(json!({ "feed": { "title": entry["title"], "link": entry["url"] }, entries(rule): [entry] }).to_string())
 }
 
 /// The rows of a page.
@@ -90,9 +90,27 @@ fn rules(html: &Html) -> Rules {
     }
 }
 
-fn feed_json(feed: &Feed) -> Value {
-    let keys = feed::identity(feed, Rule::default());
-    let entries: Vec<_> = feed.entries.iter().zip(keys).map(|(entry, key)| entry_json(entry, key)).collect();
+/// Where the entries are, by what they are known by. Only the list that is asked for is there.
+const ENTRIES: [(Rule, &str); 4] = [
+    (Rule::Guid, "entries"),
+    (Rule::Link, "entries_by_link"),
+    (Rule::LinkTitle, "entries_by_link_title"),
+    (Rule::Content, "entries_by_content"),
+];
+
+fn entries(rule: Rule) -> &'static str {
+    ENTRIES.iter().find(|(one, _)| *one == rule).map_or("entries", |(_, name)| name)
+}
+
+/// What the entries are to be known by, for whoever looks for them there.
+pub(super) fn rule(items_path: &str) -> Rule {
+    let name = items_path.trim().trim_start_matches('$').trim_start_matches('.');
+    ENTRIES.iter().find(|(_, one)| *one == name).map_or_else(Rule::default, |(rule, _)| *rule)
+}
+
+fn feed_json(feed: &Feed, rule: Rule) -> Value {
+    let keys = feed::identity(feed, rule);
+    let list: Vec<_> = feed.entries.iter().zip(keys).map(|(entry, key)| entry_json(entry, key)).collect();
     json!({
         "feed": {
             "title": feed.title,
@@ -102,7 +120,7 @@ fn feed_json(feed: &Feed) -> Value {
             "updated": feed.updated.as_ref().and_then(|date| date.at),
             "ttl_minutes": feed.ttl_minutes,
         },
-        "entries": entries,
+        entries(rule): list,
     })
 }
 

@@ -286,11 +286,22 @@ impl Purse {
         })
     }
 
+    /// For a key that this process has not asked for lately, where the store's answers take so long.
+    pub fn expecting(trip: Duration) -> Purse {
+        Purse { trip: trip.min(MOST_LEAD), ..Purse::default() }
+    }
+
+    /// How long the store's answers take.
+    pub fn trip(&self) -> Duration {
+        self.trip
+    }
+
     /// The store has answered what was asked at `sent`.
     pub fn on_answer(&mut self, answer: &Answer, sent: Ts, now: Ts, rng: &mut Rng) {
         (self.asking, self.silent_since) = (false, None);
         let trip = now.since(sent);
-        self.trip = ((self.trip * 3 + trip) / 4).min(MOST_LEAD);
+        // Up at once, or else slots come too late until it has crept up; down slowly.
+        self.trip = ((self.trip * 3 + trip) / 4).max(trip).min(MOST_LEAD);
         self.offset = answer.now.micros() - now.micros();
         let local = |at: Ts, by: Ts| Ts::from_micros(at.micros() - answer.now.micros() + by.micros());
         let stale = std::mem::take(&mut self.stale);

@@ -49,7 +49,8 @@ impl Slots {
     pub(super) fn lay(&mut self, pace: &Pace, now: Ts, usable: Ts, until: Ts) {
         let oldest = now - pace.backlog();
         self.free.retain(|slot| slot.at >= oldest);
-        self.next = self.next.max(oldest);
+        // Where nobody has asked lately the line begins with a slot that this asker can use, or else it would wait a whole step.
+        self.next = self.next.max(if self.free.is_empty() { usable.max(oldest) } else { oldest });
         let enough = |slots: &Slots| slots.next > until || slots.free.len() >= 2 * MOST_SLOTS;
         while !enough(self) || self.free.last().is_none_or(|last| last.at < usable) {
             self.free.push(Slot { at: self.next, permits: pace.permits });

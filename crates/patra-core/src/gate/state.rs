@@ -109,7 +109,7 @@ impl State {
     pub fn ask(&mut self, declared: Limits, ask: &Ask, now: Ts) -> Answer {
         self.follow(now);
         self.catch_up(self.strictest(declared, ask, now), now);
-        let pace = self.pace(now);
+        let pace = self.pace_with(ask.lead, now);
         for slot in &ask.returned {
             self.take_back(&pace, *slot, now);
         }
@@ -118,7 +118,7 @@ impl State {
             news |= self.hear(*signal, now);
         }
         // A signal may have lowered the rate.
-        let pace = self.pace(now);
+        let pace = self.pace_with(ask.lead, now);
         let (slots, refused) = match self.choose(&pace, ask, now) {
             Ok(slots) => (slots, None),
             Err(refused) => (Vec::new(), Some(refused)),
@@ -194,12 +194,17 @@ impl State {
     }
 
     fn pace(&self, now: Ts) -> Pace {
+        self.pace_with(Duration::ZERO, now)
+    }
+
+    /// Somebody's answers take so long, who may be new here: what it gets must reach it in time.
+    fn pace_with(&self, lead: Duration, now: Ts) -> Pace {
         let warm = match self.limits.warmup {
             Duration::ZERO => 1.0,
             span => (now.since(self.woke_at).as_secs_f64() / span.as_secs_f64()).min(1.0),
         };
         let active = self.members.iter().filter(|member| now.since(member.seen) <= ACTIVE);
-        let lead = active.map(|member| member.lead).max().unwrap_or_default();
+        let lead = active.map(|member| member.lead).fold(lead.min(MOST_LEAD), Duration::max);
         Pace::of(self.limits.rate, self.aimd.per_sec(&self.limits) * (1.0 + 2.0 * warm) / 3.0, lead)
     }
 

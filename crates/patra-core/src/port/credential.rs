@@ -24,4 +24,6 @@ pub enum Ask {
     Id(CredentialId),
     /// Every version of every binding, whatever its status.
     Alias(String),
+    /// ACTIVE ones of which the secret or the token was sealed with another key than this one, with an id above `after`.
+    SealedWithoutKey { key_id: String, after: CredentialId },
 }

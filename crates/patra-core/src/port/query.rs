@@ -220,14 +220,17 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// JSON text. What is stored as JSON is passed on as it is, byte for byte: numbers keep all their digits.
+    /// JSON text. What is stored as JSON is passed on as it is, but for line breaks: numbers keep all their digits.
     pub fn to_json_text(&self) -> String {
         match self {
             Cell::Null => "null".to_owned(),
             Cell::Int(number) => number.to_string(),
             Cell::Text(text) => serde_json::Value::from(text.as_str()).to_string(),
             Cell::Time(at) => format!("\"{at}\""),
-            Cell::Json(text) if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() => text.clone(),
+            // On one line, as a row is: what is valid has line breaks between its values only.
+            Cell::Json(text) if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() => {
+                text.replace(['\n', '\r'], " ")
+            }
             // What is stored is JSON; should it ever not be, it is shown as the text it is.
             Cell::Json(text) => serde_json::Value::from(text.as_str()).to_string(),
         }
@@ -442,6 +445,12 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_is_shown_on_one_line_with_all_its_digits() {
+        let cell = Cell::Json("{\r\n  \"a\": 1.10,\n  \"b\": \"x\\ny\"\n}".into());
+        assert_eq!(cell.to_json_text(), "{    \"a\": 1.10,   \"b\": \"x\\ny\" }");
+    }
 
     #[test]
     fn a_status_is_read_in_any_case_and_one_that_no_row_can_have_is_refused() {

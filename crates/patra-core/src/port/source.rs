@@ -48,6 +48,8 @@ pub struct SourceFilter {
     /// Only these.
     pub ids: Option<Vec<i64>>,
     pub public_only: bool,
+    /// Only those with a poll that has not ended.
+    pub polling_only: bool,
     /// Only greater ids: the next page.
     pub after: i64,
     /// 0: all.

@@ -10,7 +10,8 @@ use crate::time::Ts;
 
 /// Adds a version of a credential, ACTIVE. `version` must be one more than the newest of this binding, 1 when there is
 /// none: otherwise `Conflict`. When that version is there with the same sealed text, nothing is written and its id is the
-/// answer, so that the operation may be repeated. Older versions stay as they are (C-59).
+/// answer, so that the operation may be repeated. Older versions stay as they are (C-59). Of all cookies only one ACTIVE has a
+/// name: a second one is a `Conflict`, see [`super::SaveCookie`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SaveCredential {
     pub binding: Binding,

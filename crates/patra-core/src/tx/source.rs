@@ -107,6 +107,8 @@ pub struct TypesSynced {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Poll {
     pub polls: Vec<NewPoll>,
+    /// Of which no poll can be made. Each has failed, as if it had been polled, and `poll_count` rises; left out are the same.
+    pub unfit: Vec<UnfitPoll>,
     /// The snapshots that the polls name: hash and body.
     pub snapshots: Vec<(String, String)>,
 }
@@ -127,6 +129,16 @@ pub struct NewPoll {
     pub expr_hash: String,
     pub at: Ts,
     pub priority: i32,
+}
+
+/// A source that is due and cannot be polled.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnfitPoll {
+    pub source: SourceId,
+    /// As it was when the source was read.
+    pub poll_count: i64,
+    /// A sentence for the person who looks at the source.
+    pub reason: String,
 }
 
 impl NewPoll {

@@ -61,6 +61,9 @@ pub async fn add(
     if known.iter().any(|one| one.status == CredentialStatus::Active) {
         return Err(Error::Exists(named.alias.clone()));
     }
+    if auth_type == AuthType::Cookie {
+        return pooled(store, vault, &binding, priority, secrets).await;
+    }
     let version = newest(&known) + 1;
     save(store, vault, binding, version, auth_type, priority.unwrap_or(DEFAULT_PRIORITY), &secrets).await
 }
@@ -78,6 +81,9 @@ pub async fn rotate(
     let last = known.iter().max_by_key(|one| one.version).ok_or_else(|| Error::NotFound(named.alias.clone()))?;
     let (binding, version) = (last.binding.clone(), last.version + 1);
     let secrets = checked(last.auth_type, secrets)?;
+    if last.auth_type == AuthType::Cookie {
+        return pooled(store, vault, &binding, None, secrets).await;
+    }
     let saved = save(store, vault, binding.clone(), version, last.auth_type, last.priority, &secrets).await?;
     if revoke_old {
         store.run(RevokeCredential { binding, versions: Versions::Before(version) }).await?;
@@ -175,6 +181,28 @@ async fn save(
         }
     }
     Ok(Saved { id: store.run(save).await?.id, version, auth_type })
+}
+
+/// Cookies are replaced in place: a pool of accounts has no versions.
+async fn pooled(
+    store: &dyn Store,
+    vault: &Vault,
+    binding: &Binding,
+    priority: Option<i32>,
+    mut secrets: Secrets,
+) -> Result<Saved, Error> {
+    if binding.provenance_code == WHOLE || binding.endpoint_name != WHOLE {
+        return Err(Error::Invalid("a cookie is for one platform as a whole: name its provenance".to_owned()));
+    }
+    let (Some(value), true) = (secrets.remove(name::COOKIE), secrets.is_empty()) else {
+        return Err(Error::Invalid("a cookie has one value, `cookie`".to_owned()));
+    };
+    let (name, platform) = (binding.alias.clone(), binding.provenance_code.clone());
+    let new = super::cookies::NewCookie { name, platform, value, priority, daily_limit: None };
+    let saved = super::cookies::save(store, vault, &new).await?;
+    let known = store.credentials(Ask::Id(saved.id)).await?;
+    let version = known.first().map_or(1, |one| one.version);
+    Ok(Saved { id: saved.id, version, auth_type: AuthType::Cookie })
 }
 
 fn newest(known: &[Credential]) -> i64 {

@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use patra_core::credential::{Credential, State, Wanted, choose};
 use patra_core::port::Credentials;
 use patra_core::port::credential::Ask;
 use patra_core::secret::Secrets;
-use patra_core::state::{AuthType, TokenStatus};
+use patra_core::state::AuthType;
 use patra_core::tx::TxError;
 use patra_core::{Code, CredentialId, Fault, Level, Ts};
 use patra_spec::snapshot;
@@ -87,24 +86,7 @@ impl Inner {
         };
         let alias = &errand.authoriser.auth().credential_ref;
         let wanted = Wanted { provenance_code, endpoint_name, alias, auth_type, pinned: errand.pinned };
-        let mut chosen = choose(found, &wanted);
-        if auth_type == AuthType::Cookie {
-            self.take_turns(&mut chosen);
-        }
-        Ok(chosen)
-    }
-
-    /// Accounts wear out when one does all the work: each request picks the next of those with the best priority
-    /// (MAP-X-19). The rejected stay last.
-    fn take_turns(&self, chosen: &mut [Credential]) {
-        let good = chosen.iter().take_while(|one| one.state.status != TokenStatus::Rejected).count();
-        let pool = &mut chosen[..good];
-        pool.sort_by_key(|one| one.priority);
-        let best = pool.iter().take_while(|one| Some(one.priority) == pool.first().map(|first| first.priority)).count();
-        if best > 1 {
-            let turn = self.turn_of_cookies.fetch_add(1, Relaxed) as usize;
-            pool[..best].rotate_left(turn % best);
-        }
+        Ok(choose(found, &wanted))
     }
 
     pub(super) fn open(&self, credential: &Credential) -> Result<Secrets, Fault> {

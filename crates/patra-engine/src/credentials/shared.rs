@@ -9,7 +9,7 @@ use patra_core::port::transport::{self, Response};
 use patra_core::protocol::token::Refused;
 use patra_core::{CredentialId, Ts};
 
-use super::{Errand, LONGEST_WAIT, Permits};
+use super::{Errand, LONGEST_WAIT, Permits, Pool, Used};
 use crate::gate::{Asker, Gate, Lane, Token};
 use crate::prepared::Spec;
 use crate::shared::{Shared, lock};
@@ -61,13 +61,13 @@ impl Shared {
         pinned: Option<CredentialId>,
         exchange: &mut Exchange,
         permits: Arc<dyn Permits>,
-    ) -> Result<Result<Response, transport::Error>, Refused> {
+    ) -> Result<(Result<Response, transport::Error>, Option<Used>), Refused> {
         let authoriser = Arc::clone(spec.pager.authoriser(exchange));
-        let errand = Errand { authoriser, pinned, request: exchange.request.clone(), permits };
+        let errand = Errand { authoriser, pinned, request: exchange.request.clone(), permits, pool: Pool::default() };
         let sent = self.credentials.send(&errand).await?;
         if let Some(id) = sent.credential {
             exchange.note_credential(id);
         }
-        Ok(sent.answer)
+        Ok((sent.answer, sent.cookie))
     }
 }

@@ -99,6 +99,9 @@ pub(super) struct Doors {
     /// Those that were closed when somebody looked: few, however many doors there are.
     shut: BTreeMap<Place, Arc<Door>>,
     tidied_at: Ts,
+    /// How long the store took for its last answer to any of them: a new door would have to find that out by slots that come
+    /// too late.
+    pub(super) trip: Option<Duration>,
 }
 
 impl Doors {
@@ -107,7 +110,14 @@ impl Doors {
             self.tidied_at = now;
             self.all.retain(|_, door| Arc::strong_count(door) > 1 || !door.is_idle(now));
         }
-        let door = Arc::clone(self.all.entry(place(lane)).or_default());
+        let new = || match self.trip {
+            Some(trip) => {
+                let inner = Inner { purse: Purse::expecting(trip), ..Inner::default() };
+                Arc::new(Door { inner: Mutex::new(inner), ..Door::default() })
+            }
+            None => Arc::default(),
+        };
+        let door = Arc::clone(self.all.entry(place(lane)).or_insert_with(new));
         door.inner().used_at = now;
         door
     }

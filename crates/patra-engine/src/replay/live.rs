@@ -11,7 +11,7 @@ use patra_core::protocol::token::Refused;
 
 use super::recording::Case;
 use super::{Error, ReadOnly};
-use crate::credentials::{CredentialOptions, Credentials, Errand, Pass, Permits};
+use crate::credentials::{CredentialOptions, Credentials, Errand, Pass, Permits, Pool};
 use crate::gate::{Gate, Lane};
 use crate::probe::Pace;
 use crate::shared::Ports;
@@ -52,7 +52,8 @@ impl Live {
         let correlation = format!("replay-{}-{}", case.keys.run_id, case.keys.batch_no);
         exchange.request.headers.push(("X-Ingest-Correlation-Id".into(), correlation));
         let authoriser = Arc::clone(pager.authoriser(&exchange));
-        let errand = Errand { authoriser, pinned: case.credential, request: exchange.request.clone(), permits };
+        let (request, pool) = (exchange.request.clone(), Pool::default());
+        let errand = Errand { authoriser, pinned: case.credential, request, permits, pool };
         let began = self.clock.steady();
         let sent = self.credentials.send(&errand).await;
         let latency = self.clock.steady().since(began);

@@ -1,15 +1,19 @@
-//! A store that refuses to write: what replays are given, so that none can change anything by accident.
+//! A store that refuses to write: what replays and the crawler are given, so that none can change anything by accident.
 
 use std::sync::Arc;
 
+use patra_core::Ts;
+use patra_core::alert;
+use patra_core::crawl::{Candidate as WaitingNote, Execution, Note};
 use patra_core::credential::Credential;
 use patra_core::id::{PlanId, RunId};
+use patra_core::port::crawl;
 use patra_core::port::credential::Ask;
 use patra_core::port::query::{
     Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
 };
 use patra_core::port::source::{Collecting, Due, ItemFilter, ItemStats, RawItem, Source, SourceFilter};
-use patra_core::port::{Boxed, Commands, Credentials, Queries, Sources, Store};
+use patra_core::port::{Boxed, Commands, Crawls, Credentials, Queries, Sources, Store};
 use patra_core::record::{Candidate, Stream};
 use patra_core::registry::DictType;
 use patra_core::tx::{Done, IdRange, Tx, TxError, TypeRow, Wanted};
@@ -19,25 +23,48 @@ use patra_core::tx::{Done, IdRange, Tx, TxError, TypeRow, Wanted};
 pub struct ReadOnly {
     queries: Arc<dyn Queries>,
     credentials: Arc<dyn Credentials>,
+    /// What may be written nevertheless.
+    commands: Option<(Arc<dyn Commands>, Allowed)>,
+}
+
+/// Whether an operation may be done.
+type Allowed = fn(&Tx) -> bool;
+
+/// Whoever asks the far side spends an account, and learns what it is worth.
+fn spends(tx: &Tx) -> bool {
+    matches!(tx, Tx::PickCookie(_) | Tx::JudgeCookie(_))
 }
 
 impl ReadOnly {
     /// Both are ways into one store.
     pub fn new(queries: Arc<dyn Queries>, credentials: Arc<dyn Credentials>) -> ReadOnly {
-        ReadOnly { queries, credentials }
+        ReadOnly { queries, credentials, commands: None }
     }
 
     pub fn of(store: &Arc<dyn Store>) -> ReadOnly {
         ReadOnly {
             queries: Arc::clone(store) as Arc<dyn Queries>,
             credentials: Arc::clone(store) as Arc<dyn Credentials>,
+            commands: Some((Arc::clone(store) as Arc<dyn Commands>, spends)),
         }
+    }
+
+    /// The same, with tokens that are renewed: for work that is no replay.
+    pub(crate) fn renewing(store: &Arc<dyn Store>) -> ReadOnly {
+        let renews = |tx: &Tx| {
+            let token = matches!(tx, Tx::LeaseRefresh(_) | Tx::StoreToken(_) | Tx::FailRefresh(_));
+            token || matches!(tx, Tx::MarkCredential(_)) || spends(tx)
+        };
+        ReadOnly { commands: Some((Arc::clone(store) as Arc<dyn Commands>, renews)), ..ReadOnly::of(store) }
     }
 }
 
 impl Commands for ReadOnly {
     fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>> {
-        let refused = TxError::Refused(format!("a replay writes nothing, and {} would", tx.name()));
+        if let Some((commands, _)) = self.commands.as_ref().filter(|(_, may)| may(&tx)) {
+            return commands.execute(tx);
+        }
+        let refused = TxError::Refused(format!("whoever only looks writes nothing, and {} would", tx.name()));
         Box::pin(std::future::ready(Err(refused)))
     }
 }
@@ -48,7 +75,42 @@ impl Credentials for ReadOnly {
     }
 }
 
-/// A replay is of one batch; it has no business with sources.
+/// A replay is of one batch; it has no business with sources, nor with what the crawler keeps.
+impl Crawls for ReadOnly {
+    fn executions(&self, _wanted: crawl::Wanted) -> Boxed<'_, Result<Vec<(i64, Execution)>, TxError>> {
+        no_crawls()
+    }
+
+    fn candidates(&self, _wanted: crawl::Wanted) -> Boxed<'_, Result<Vec<WaitingNote>, TxError>> {
+        no_crawls()
+    }
+
+    fn notes(&self, _wanted: crawl::Wanted) -> Boxed<'_, Result<Vec<Note>, TxError>> {
+        no_crawls()
+    }
+
+    fn cookies(&self, _platform: Option<String>) -> Boxed<'_, Result<(Vec<crawl::CookieView>, Ts), TxError>> {
+        no_crawls()
+    }
+
+    fn backlog(&self) -> Boxed<'_, Result<u64, TxError>> {
+        no_crawls()
+    }
+
+    fn crawled(&self) -> Boxed<'_, Result<Vec<crawl::Crawled>, TxError>> {
+        no_crawls()
+    }
+
+    fn alerts(&self) -> Boxed<'_, Result<Vec<alert::View>, TxError>> {
+        no_crawls()
+    }
+}
+
+fn no_crawls<T: Send + 'static>() -> Boxed<'static, Result<T, TxError>> {
+    let refused = TxError::Refused("whoever only reads a batch looks at nothing of the crawler".to_owned());
+    Box::pin(std::future::ready(Err(refused)))
+}
+
 impl Sources for ReadOnly {
     fn due(&self, _limit: u32) -> Boxed<'_, Result<Due, TxError>> {
         no_sources()

@@ -20,7 +20,7 @@ use patra_core::state::{AuthType, Operation};
 use patra_core::vault::{Vault, VaultCell};
 use patra_core::{Code, Level, Ts, Window};
 use patra_engine::admin::{self, Named};
-use patra_engine::{CredentialOptions, Credentials, Errand, Permits, Ports};
+use patra_engine::{CredentialOptions, Credentials, Errand, Permits, Pool, Ports};
 use patra_testkit::memory::SharedMem;
 
 use crate::support::{TokioClock, flaky};
@@ -143,7 +143,8 @@ impl World {
             Ask { position: &Position::Time, window, page_size: 0, params: &params, now: Ts::from_secs(1_000_000) };
         let exchange = pager.request(&ask).unwrap();
         let authoriser = Arc::clone(pager.authoriser(&exchange));
-        let errand = Errand { authoriser, pinned: None, request: exchange.request, permits: Arc::new(Open) };
+        let (request, permits) = (exchange.request, Arc::new(Open));
+        let errand = Errand { authoriser, pinned: None, request, permits, pool: Pool::default() };
         let far = Arc::new(FarSide { latency, ..FarSide::default() });
         World { store, far, clock, vault, errand }
     }

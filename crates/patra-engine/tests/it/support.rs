@@ -7,14 +7,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
+use patra_core::crawl::{Candidate as WaitingNote, Execution, Note};
 use patra_core::credential::Credential;
+use patra_core::port::crawl;
 use patra_core::port::credential::Ask;
 use patra_core::port::query::{
     Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
 };
 use patra_core::port::source::{Collecting, Due, ItemFilter, ItemStats, RawItem, Source, SourceFilter};
 use patra_core::port::transport::{Error, Request, Response};
-use patra_core::port::{Boxed, Clock, Commands, CommandsExt, Credentials, Queries, Sources, Store, Transport};
+use patra_core::port::{Boxed, Clock, Commands, CommandsExt, Crawls, Credentials, Queries, Sources, Store, Transport};
 use patra_core::record::{Candidate, Stream};
 use patra_core::registry::DictType;
 use patra_core::rng::Rng;
@@ -367,6 +369,30 @@ impl Queries for Flaky {
 impl Credentials for Flaky {
     fn credentials(&self, ask: Ask) -> Boxed<'_, Result<Vec<Credential>, TxError>> {
         self.store.credentials(ask)
+    }
+}
+
+impl Crawls for Flaky {
+    fn executions(&self, wanted: crawl::Wanted) -> Boxed<'_, Result<Vec<(i64, Execution)>, TxError>> {
+        self.store.executions(wanted)
+    }
+    fn candidates(&self, wanted: crawl::Wanted) -> Boxed<'_, Result<Vec<WaitingNote>, TxError>> {
+        self.store.candidates(wanted)
+    }
+    fn notes(&self, wanted: crawl::Wanted) -> Boxed<'_, Result<Vec<Note>, TxError>> {
+        self.store.notes(wanted)
+    }
+    fn cookies(&self, platform: Option<String>) -> Boxed<'_, Result<(Vec<crawl::CookieView>, Ts), TxError>> {
+        self.store.cookies(platform)
+    }
+    fn backlog(&self) -> Boxed<'_, Result<u64, TxError>> {
+        self.store.backlog()
+    }
+    fn crawled(&self) -> Boxed<'_, Result<Vec<crawl::Crawled>, TxError>> {
+        self.store.crawled()
+    }
+    fn alerts(&self) -> Boxed<'_, Result<Vec<patra_core::alert::View>, TxError>> {
+        self.store.alerts()
     }
 }
 

@@ -13,6 +13,9 @@ pub struct Param {
     /// What a given value must match from end to end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
+    /// Not to be stored in the clear.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }

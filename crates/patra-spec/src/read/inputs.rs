@@ -23,6 +23,7 @@ fn param(reader: &mut Reader, path: &str, node: &Node) -> Option<Param> {
         default: reader.get(s, "default", Reader::scalar),
         required: reader.get(s, "required", Reader::flag),
         pattern: reader.get(s, "pattern", Reader::text),
+        secret: reader.get(s, "secret", Reader::flag),
         description: reader.get(s, "description", Reader::text),
     };
     reader.close(&section);

@@ -20,6 +20,9 @@ pub struct Param {
     pub required: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
+    /// Not to be stored in the clear: a token that a crawler's candidate keeps.
+    #[serde(skip_serializing_if = "is_false")]
+    pub secret: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }

@@ -1,7 +1,8 @@
 //! Credentials: versions of a binding, and the runtime half with its lease on the refresh. The definition's row is locked
 //! before the runtime half.
 
-use patra_core::credential::State;
+use patra_core::credential::{Binding, Credential, State};
+use patra_core::state::AuthType;
 use patra_core::tx::{
     CredentialMarked, CredentialSaved, CredentialsRevoked, FailRefresh, LeaseRefresh, MarkCredential, RefreshFailed,
     RefreshLeased, RevokeCredential, SaveCredential, StoreToken, TokenStored, TxError,
@@ -9,13 +10,13 @@ use patra_core::tx::{
 use patra_core::{CredentialId, Fence};
 use tokio_postgres::Row;
 
-use super::{NOW, count, moment};
+use super::{NOW, cookie, count, moment};
 use crate::error::Fail;
 use crate::pool::{Session, pipeline};
 use crate::time::Time;
 
 /// "No newer version" must still hold when ours is written: writers of one binding take turns.
-const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended($1, 7))";
+pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended($1, 7))";
 
 const NEWEST: &str = "
 SELECT id, version, sealed
@@ -26,13 +27,13 @@ LIMIT 1";
 
 const INSERT: &str = "
 INSERT INTO reg_prov_credential
-  (alias, provenance_code, endpoint_name, version, type_code, priority, sealed, key_id, status_code, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'ACTIVE', clock_timestamp())
+  (alias, provenance_code, endpoint_name, version, type_code, priority, sealed, key_id, status_code, created_at, updated_at)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, 'ACTIVE', now, now FROM (SELECT clock_timestamp() AS now) moment
 RETURNING id";
 
 const REVOKE: &str = "
 UPDATE reg_prov_credential
-SET status_code = 'REVOKED', revoked_at = clock_timestamp(), sealed = ''
+SET status_code = 'REVOKED', revoked_at = clock_timestamp(), updated_at = clock_timestamp(), sealed = ''
 WHERE alias = $1 AND provenance_code = $2 AND endpoint_name = $3 AND version BETWEEN $4 AND $5
   AND status_code = 'ACTIVE'
 RETURNING id";
@@ -96,9 +97,13 @@ pub(super) const STATEMENTS: &[&str] =
 
 pub(super) async fn save(session: &Session, op: &SaveCredential) -> Result<CredentialSaved, Fail> {
     let [lock, newest, insert] = session.prepare([LOCK, NEWEST, INSERT]).await?;
+    let [lock_name, named] = session.prepare([cookie::LOCK_NAME, cookie::NAMED]).await?;
     let (binding, name) = (&op.binding, op.binding.record(0));
-    let ((), _, found) = pipeline!(
-        session.begin(),
+    session.begin().await?;
+    if op.auth_type == AuthType::Cookie {
+        session.one(&lock_name, &[&binding.alias]).await?;
+    }
+    let (_, found) = pipeline!(
         session.rows(&lock, &[&name]),
         session.opt(&newest, &[&binding.alias, &binding.provenance_code, &binding.endpoint_name]),
     )?;
@@ -111,6 +116,9 @@ pub(super) async fn save(session: &Session, op: &SaveCredential) -> Result<Crede
         }
     }
     if op.version != newest + 1 {
+        return Err(TxError::Conflict.into());
+    }
+    if op.auth_type == AuthType::Cookie && session.opt(&named, &[&binding.alias]).await?.is_some() {
         return Err(TxError::Conflict.into());
     }
     let kind = op.auth_type.as_str();
@@ -155,6 +163,21 @@ pub(crate) fn read_state(row: &Row, at: usize) -> Result<State, Fail> {
         fail_count: count(row.try_get(at + 4)?),
         last_error: row.try_get(at + 5)?,
         updated_at: time(at + 6)?,
+    })
+}
+
+/// Sixteen columns, nine of the definition and seven of the runtime half, which are null for one that was never used.
+pub(crate) fn read_credential(row: &Row) -> Result<Credential, Fail> {
+    let used = row.try_get::<_, Option<i64>>(9)?.is_some();
+    Ok(Credential {
+        id: CredentialId(row.try_get(0)?),
+        binding: Binding { alias: row.try_get(1)?, provenance_code: row.try_get(2)?, endpoint_name: row.try_get(3)? },
+        version: row.try_get(4)?,
+        auth_type: row.try_get::<_, &str>(5)?.parse()?,
+        priority: row.try_get(6)?,
+        sealed: row.try_get(7)?,
+        status: row.try_get::<_, &str>(8)?.parse()?,
+        state: if used { read_state(row, 9)? } else { State::default() },
     })
 }
 

@@ -138,6 +138,8 @@ const LOCK_OWN_KEYS: &str = "
 SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' source keys ' || project_key, 0))
 FROM source WHERE id = $1";
 
+const COUNT_POLL: &str = "UPDATE source SET poll_count = poll_count + 1 WHERE id = ANY ($1::bigint[])";
+
 const WRITE_KNOWN: &str = "UPDATE source SET validators = $2 WHERE id = $1";
 
 const MOVE: &str = "
@@ -166,6 +168,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     NEXT,
     LEASE,
     LOCK_OWN_KEYS,
+    COUNT_POLL,
     WRITE_KNOWN,
     MOVE,
     LINK,
@@ -174,7 +177,8 @@ pub(super) const STATEMENTS: &[&str] = &[
 pub(super) async fn queue(session: &Session, op: &Poll) -> Result<Polled, Fail> {
     let [lock, read, under_way, now, snapshots, queue] =
         session.prepare([source::LOCK, source::READ, UNDER_WAY, NOW, STORE_SNAPSHOTS, QUEUE]).await?;
-    let ids: Vec<_> = op.polls.iter().map(|poll| poll.source.0).collect();
+    let unfit = op.unfit.iter().map(|poll| poll.source.0);
+    let ids: Vec<_> = op.polls.iter().map(|poll| poll.source.0).chain(unfit).collect();
     let ((), _, kept, busy, now) = pipeline!(
         session.begin(),
         session.rows(&lock, &[&ids]),
@@ -183,8 +187,18 @@ pub(super) async fn queue(session: &Session, op: &Poll) -> Result<Polled, Fail> 
         moment(session, &now),
     )?;
     let kept = kept.iter().map(|row| Kept::of(row).map(|kept| (kept.id, kept)));
-    let kept = kept.collect::<Result<HashMap<_, _>, _>>()?;
+    let mut kept = kept.collect::<Result<HashMap<_, _>, _>>()?;
     let mut busy = busy.iter().map(|row| row.try_get(0)).collect::<Result<HashSet<i64>, _>>()?;
+    let mut failed = Vec::new();
+    for poll in &op.unfit {
+        let is_free = |kept: &Kept| kept.poll_count == poll.poll_count && !busy.contains(&kept.id);
+        if let Some(mut kept) = kept.remove(&poll.source.0).filter(is_free) {
+            let outcome = Outcome::Failed { reason: &poll.reason, counted: true, gone: false };
+            kept.state.after(kept.id, &outcome, kept.interval(), now.0);
+            failed.push(kept);
+        }
+    }
+    fail(session, &failed, now).await?;
     let mut columns = Columns::default();
     let mut takes_part = Vec::with_capacity(op.polls.len());
     for poll in &op.polls {
@@ -208,6 +222,17 @@ pub(super) async fn queue(session: &Session, op: &Poll) -> Result<Polled, Fail> 
     };
     let tasks = op.polls.iter().zip(takes_part).map(task_of).collect::<Result<_, _>>()?;
     Ok(Polled { tasks, now: now.0 })
+}
+
+/// What became of sources that cannot be polled.
+async fn fail(session: &Session, failed: &[Kept], now: Time) -> Result<(), Fail> {
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let [count] = session.prepare([COUNT_POLL]).await?;
+    let ids: Vec<_> = failed.iter().map(|kept| kept.id).collect();
+    session.write(&count, &[&ids]).await?;
+    source::write(session, failed, now).await
 }
 
 /// Polls as the arrays that `unnest` takes.

@@ -38,6 +38,9 @@ FROM source s LEFT JOIN source_type t ON t.type = s.type
 WHERE s.is_deleted = 0 AND s.id > $1 AND ($2::text IS NULL OR s.project_key = $2)
   AND (NOT $3 OR s.is_public = 1)
   AND ($4::bigint[] IS NULL OR s.id = ANY ($4))
+  AND (NOT $6 OR s.id IN (
+    SELECT source_id FROM ing_task
+    WHERE source_id IS NOT NULL AND status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING')))
 ORDER BY s.id
 LIMIT $5";
 
@@ -131,7 +134,8 @@ async fn due(session: &Session, limit: u32) -> Result<Due, Fail> {
 async fn sources(session: &Session, ask: SourceFilter) -> Result<Vec<Source>, Fail> {
     let [sources] = session.prepare([SOURCES]).await?;
     let limit = (ask.limit > 0).then_some(i64::from(ask.limit));
-    let rows = session.rows(&sources, &[&ask.after, &ask.project_key, &ask.public_only, &ask.ids, &limit]).await?;
+    let SourceFilter { after, project_key, public_only, ids, polling_only, .. } = &ask;
+    let rows = session.rows(&sources, &[after, project_key, public_only, ids, &limit, polling_only]).await?;
     rows.iter().map(read_source).collect()
 }
 

@@ -1,6 +1,7 @@
 //! Credentials: versions of a binding, and the runtime half with its lease on the refresh.
 
-use patra_core::credential::State;
+use patra_core::credential::{Binding, Credential, State};
+use patra_core::state::AuthType;
 use patra_core::tx::{
     CredentialMarked, CredentialSaved, CredentialsRevoked, FailRefresh, LeaseRefresh, MarkCredential, RefreshFailed,
     RefreshLeased, RevokeCredential, SaveCredential, StoreToken, TokenStored, TxError,
@@ -8,6 +9,7 @@ use patra_core::tx::{
 use patra_core::{CredentialId, Fence, Ts};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::cookie;
 use crate::error::Result;
 use crate::sql::{maybe_time, word};
 
@@ -20,13 +22,13 @@ LIMIT 1";
 
 const INSERT: &str = "
 INSERT INTO reg_prov_credential
-  (alias, provenance_code, endpoint_name, version, type_code, priority, sealed, key_id, status_code, created_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 'ACTIVE', ?9)
+  (alias, provenance_code, endpoint_name, version, type_code, priority, sealed, key_id, status_code, created_at, updated_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 'ACTIVE', ?9, ?9)
 RETURNING id";
 
 const REVOKE: &str = "
 UPDATE reg_prov_credential
-SET status_code = 'REVOKED', revoked_at = ?6, sealed = ''
+SET status_code = 'REVOKED', revoked_at = ?6, updated_at = ?6, sealed = ''
 WHERE alias = ?1 AND provenance_code = ?2 AND endpoint_name = ?3 AND version BETWEEN ?4 AND ?5 AND status_code = 'ACTIVE'
 RETURNING id";
 
@@ -94,6 +96,9 @@ pub(super) fn save(db: &Connection, op: &SaveCredential, now: Ts) -> Result<Cred
     if op.version != newest_version + 1 {
         return Err(TxError::Conflict.into());
     }
+    if op.auth_type == AuthType::Cookie && cookie::is_taken(db, &binding.alias)? {
+        return Err(TxError::Conflict.into());
+    }
     let values = params![
         binding.alias,
         binding.provenance_code,
@@ -142,6 +147,21 @@ pub(crate) fn read_state(row: &Row<'_>, at: usize) -> rusqlite::Result<State> {
         fail_count: row.get(at + 4)?,
         last_error: row.get(at + 5)?,
         updated_at: maybe_time(row, at + 6)?,
+    })
+}
+
+/// Sixteen columns, nine of the definition and seven of the runtime half, which are null for one that was never used.
+pub(crate) fn read_credential(row: &Row<'_>) -> rusqlite::Result<Credential> {
+    let used = row.get::<_, Option<i64>>(9)?.is_some();
+    Ok(Credential {
+        id: CredentialId(row.get(0)?),
+        binding: Binding { alias: row.get(1)?, provenance_code: row.get(2)?, endpoint_name: row.get(3)? },
+        version: row.get(4)?,
+        auth_type: word(row, 5)?,
+        priority: row.get(6)?,
+        sealed: row.get(7)?,
+        status: word(row, 8)?,
+        state: if used { read_state(row, 9)? } else { State::default() },
     })
 }
 

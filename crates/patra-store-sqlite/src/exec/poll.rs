@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use patra_core::source::{Outcome, Validators};
 use patra_core::state::TaskStatus;
 use patra_core::tx::{
-    ClaimPolls, Claimed, Clean, Cleaned, EndRun, HurryPoll, NewPoll, Poll, PollEnd, PollHurried, Polled,
+    ClaimPolls, Claimed, Clean, Cleaned, EndRun, HurryPoll, NewPoll, Poll, PollEnd, PollHurried, Polled, UnfitPoll,
 };
 use patra_core::{PlanId, SliceId, SourceId, TaskId, Ts, hash};
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -153,7 +153,19 @@ pub(super) fn queue(db: &Connection, op: &Poll, now: Ts) -> Result<Polled> {
         db.prepare_cached(plan::INSERT_SNAPSHOT)?.execute(params![hash, body, now.micros()])?;
     }
     let tasks = op.polls.iter().map(|poll| queue_one(db, poll, now)).collect::<Result<_>>()?;
+    op.unfit.iter().try_for_each(|poll| fail_one(db, poll, now))?;
     Ok(Polled { tasks, now })
+}
+
+fn fail_one(db: &Connection, poll: &UnfitPoll, now: Ts) -> Result<()> {
+    let id = poll.source.0;
+    let Some(mut kept) = source::read(db, id)? else { return Ok(()) };
+    if db.prepare_cached(NEXT_POLL)?.exists(params![id, poll.poll_count, now.micros()])? {
+        let outcome = Outcome::Failed { reason: &poll.reason, counted: true, gone: false };
+        kept.state.after(id, &outcome, kept.interval, now);
+        source::write(db, id, &kept, now)?;
+    }
+    Ok(())
 }
 
 fn queue_one(db: &Connection, poll: &NewPoll, now: Ts) -> Result<Option<TaskId>> {

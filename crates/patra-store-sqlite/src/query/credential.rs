@@ -1,13 +1,11 @@
 //! Credentials with their runtime half, sealed.
 
-use patra_core::CredentialId;
-use patra_core::credential::{Binding, Credential, State};
+use patra_core::credential::Credential;
 use patra_core::port::credential::{Ask, MAX_CREDENTIALS};
-use rusqlite::{Connection, Params, Row, params};
+use rusqlite::{Connection, Params, params};
 
 use crate::error::Result;
-use crate::exec::read_state;
-use crate::sql::word;
+use crate::exec::read_credential;
 
 const READ_BOUND: &str = "
 SELECT c.id, c.alias, c.provenance_code, c.endpoint_name, c.version, c.type_code, c.priority, c.sealed, c.status_code,
@@ -31,8 +29,16 @@ WHERE c.alias = ?1
 ORDER BY c.id
 LIMIT ?2";
 
+const READ_SEALED_WITHOUT: &str = "
+SELECT c.id, c.alias, c.provenance_code, c.endpoint_name, c.version, c.type_code, c.priority, c.sealed, c.status_code,
+  s.version, s.sealed, s.expires_at, s.status_code, s.fail_count, s.last_error, s.updated_at
+FROM reg_prov_credential c LEFT JOIN ing_credential_state s ON s.credential_id = c.id
+WHERE c.status_code = 'ACTIVE' AND c.id > ?2 AND (c.key_id <> ?1 OR (s.sealed IS NOT NULL AND s.key_id <> ?1))
+ORDER BY c.id
+LIMIT ?3";
+
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[READ_BOUND, READ_ID, READ_ALIAS];
+pub(super) const STATEMENTS: &[&str] = &[READ_BOUND, READ_ID, READ_ALIAS, READ_SEALED_WITHOUT];
 
 pub(super) fn read(db: &Connection, ask: &Ask) -> Result<Vec<Credential>> {
     match ask {
@@ -41,24 +47,13 @@ pub(super) fn read(db: &Connection, ask: &Ask) -> Result<Vec<Credential>> {
         }
         Ask::Id(id) => rows(db, READ_ID, params![id.0]),
         Ask::Alias(alias) => rows(db, READ_ALIAS, params![alias, MAX_CREDENTIALS]),
+        Ask::SealedWithoutKey { key_id, after } => {
+            rows(db, READ_SEALED_WITHOUT, params![key_id, after.0, MAX_CREDENTIALS])
+        }
     }
 }
 
 fn rows(db: &Connection, sql: &str, values: impl Params) -> Result<Vec<Credential>> {
     let mut statement = db.prepare_cached(sql)?;
-    Ok(statement.query_map(values, credential)?.collect::<rusqlite::Result<_>>()?)
-}
-
-fn credential(row: &Row<'_>) -> rusqlite::Result<Credential> {
-    let used = row.get::<_, Option<i64>>(9)?.is_some();
-    Ok(Credential {
-        id: CredentialId(row.get(0)?),
-        binding: Binding { alias: row.get(1)?, provenance_code: row.get(2)?, endpoint_name: row.get(3)? },
-        version: row.get(4)?,
-        auth_type: word(row, 5)?,
-        priority: row.get(6)?,
-        sealed: row.get(7)?,
-        status: word(row, 8)?,
-        state: if used { read_state(row, 9)? } else { State::default() },
-    })
+    Ok(statement.query_map(values, read_credential)?.collect::<rusqlite::Result<_>>()?)
 }

@@ -10,6 +10,7 @@ use patra_core::tx::{TxError, TypeRow};
 use patra_core::{SourceId, Ts};
 use rusqlite::{Connection, Row, params};
 
+use super::all;
 use crate::SqliteStore;
 use crate::error::Result;
 use crate::exec::source::read_state;
@@ -37,6 +38,8 @@ FROM source LEFT JOIN source_type ON source_type.type = source.type
 WHERE source.is_deleted = 0 AND source.id > ?1 AND (?2 IS NULL OR source.project_key = ?2)
   AND (NOT ?3 OR source.is_public = 1)
   AND (?4 IS NULL OR source.id IN (SELECT value FROM json_each(?4)))
+  AND (NOT ?6 OR EXISTS (
+    SELECT 1 FROM ing_task WHERE source_id = source.id AND status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING')))
 ORDER BY source.id
 LIMIT ?5";
 
@@ -169,16 +172,6 @@ impl Sources for SqliteStore {
     }
 }
 
-fn all<T>(
-    db: &Connection,
-    sql: &str,
-    values: &[&dyn rusqlite::ToSql],
-    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-) -> Result<Vec<T>> {
-    let mut statement = db.prepare_cached(sql)?;
-    Ok(statement.query_map(values, read)?.collect::<rusqlite::Result<_>>()?)
-}
-
 fn due(db: &Connection, limit: u32, now: Ts) -> Result<Due> {
     let sources = all(db, READ_DUE, params![now.micros(), limit], |row| row.get(0).map(SourceId))?;
     let next = db.prepare_cached(READ_NEXT_DUE)?.query_row([now.micros()], |row| maybe_time(row, 0))?;
@@ -188,7 +181,7 @@ fn due(db: &Connection, limit: u32, now: Ts) -> Result<Due> {
 fn sources(db: &Connection, ask: &SourceFilter) -> Result<Vec<Source>> {
     let ids = ask.ids.as_ref().map(serde_json::to_string).transpose()?;
     let limit = if ask.limit == 0 { -1 } else { i64::from(ask.limit) };
-    let values = params![ask.after, ask.project_key, ask.public_only, ids, limit];
+    let values = params![ask.after, ask.project_key, ask.public_only, ids, limit, ask.polling_only];
     all(db, READ_SOURCES, values, read_source)
 }
 

@@ -37,6 +37,8 @@ fn weight(tx: &Tx) -> usize {
         Tx::Archive(archive) => 4 * archive.limit as usize,
         Tx::ReadSegments(read) => (read.size as usize).saturating_mul(read.limit as usize),
         Tx::Claim(claim) => claim.limit as usize,
+        Tx::AddCandidates(add) => add.candidates.len() + 1,
+        Tx::ClaimCandidates(claim) => claim.limit as usize,
         Tx::Sweep(sweep) => sweep.limit as usize,
         _ => 1,
     }

@@ -13,7 +13,7 @@ use patra_core::tx::{
 use super::{Fixture, make};
 
 /// Runs all operations at the same time; answers in their order.
-async fn at_once<O>(fx: &Fixture, operations: Vec<O>) -> Vec<Result<O::Done, TxError>>
+pub(super) async fn at_once<O>(fx: &Fixture, operations: Vec<O>) -> Vec<Result<O::Done, TxError>>
 where
     O: tx::Operation + Clone + Send + 'static,
     O::Done: Send + 'static,

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::port::query::{Cell, View};
+use patra_core::port::source::SourceFilter;
 use patra_core::source::{MAX_FAILURES, Validators};
 use patra_core::state::{HoldKind, Operation, PausedReason, TaskStatus};
 use patra_core::tx::{
     ChangeSource, ClaimPolls, HurryPoll, NewConfig, NewPoll, NewSource, Poll, PollEnd, Redrive, RunEnd, Subject, Sweep,
-    TxError, What,
+    TxError, UnfitPoll, What,
 };
 use patra_core::{CursorId, SourceId, TaskId};
 
@@ -89,7 +90,7 @@ pub(super) async fn only_what_is_as_it_was_seen_is_polled(fx: Fixture) {
     assert_eq!(fx.state(paused[0]).await.next_due_at, None);
     assert_eq!(fx.poll(Vec::new()).await, []);
     let broken = NewPoll { params: "{".into(), ..fx.new_poll(ids[1]).await };
-    let answer = fx.run(Arc::new(Poll { polls: vec![broken], snapshots: Vec::new() })).await;
+    let answer = fx.run(Arc::new(Poll { polls: vec![broken], unfit: Vec::new(), snapshots: Vec::new() })).await;
     assert!(matches!(answer, Err(TxError::Refused(_))), "{answer:?}");
     assert_eq!(fx.source(ids[1]).await.poll_count, 0, "what is refused leaves nothing behind");
 }
@@ -415,4 +416,34 @@ pub(super) async fn a_poll_is_not_driven_again(fx: Fixture) {
     let answer = fx.run(redrive).await;
     assert!(matches!(answer, Err(TxError::Refused(_))), "{answer:?}");
     assert_eq!(fx.rows(View::Tasks).await.len(), 1);
+}
+
+// covers: COLL-50
+pub(super) async fn what_cannot_be_polled_has_failed(fx: Fixture) {
+    let ids = fx.feeds(&["a", "b", "c", "d"].map(feed)).await;
+    let unfit = |id: SourceId, poll_count| UnfitPoll { source: id, poll_count, reason: "no manifest".into() };
+    let under_way = fx.queue(&ids[1..2]).await;
+    fx.change(ids[2], ChangeSource { delete: true, ..ChangeSource::default() }).await.expect("a deletion");
+    let (before, now) = (fx.state(ids[1]).await, fx.now().await);
+    let given = vec![unfit(ids[0], 0), unfit(ids[1], 1), unfit(ids[2], 0), unfit(ids[0], 0), unfit(SourceId(999), 0)];
+    let polls = vec![fx.new_poll(ids[3]).await];
+    let snapshots = vec![("spec".to_owned(), "{}".to_owned())];
+    let polled = fx.ok(Arc::new(Poll { polls, unfit: given.clone(), snapshots })).await;
+    assert!(polled.tasks[0].is_some(), "the others do not wait for it");
+    let failed = fx.source(ids[0]).await;
+    assert_eq!((failed.state.fetch_error_count, failed.state.last_error.as_deref()), (1, Some("no manifest")));
+    assert_eq!((failed.poll_count, failed.polling), (1, None));
+    is_after(failed.state.next_due_at, now, 5 * MINUTE, 20);
+    assert_eq!(fx.state(ids[1]).await, before, "a poll of it is under way: {under_way:?}");
+    let under_way = SourceFilter { polling_only: true, ..SourceFilter::default() };
+    let under_way = fx.subject.store.sources(under_way).await.expect("sources");
+    assert_eq!(under_way.iter().map(|source| source.id).collect::<Vec<_>>(), [ids[1], ids[3]]);
+    // Who has not seen that says nothing new.
+    fx.ok(Arc::new(Poll { polls: Vec::new(), unfit: given, snapshots: Vec::new() })).await;
+    assert_eq!(fx.state(ids[0]).await, failed.state);
+    for no in 1..i64::from(MAX_FAILURES) {
+        let again = vec![unfit(ids[0], no)];
+        fx.ok(Arc::new(Poll { polls: Vec::new(), unfit: again, snapshots: Vec::new() })).await;
+    }
+    assert_eq!(fx.state(ids[0]).await.paused, Some(PausedReason::Error));
 }

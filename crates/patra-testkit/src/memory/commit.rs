@@ -134,7 +134,7 @@ impl MemStore {
         })
     }
 
-    fn stream(&mut self, stream: &Stream) -> usize {
+    pub(super) fn stream(&mut self, stream: &Stream) -> usize {
         self.find_stream(stream).unwrap_or_else(|| {
             self.streams.push(ItemStream {
                 project_key: stream.project_key.clone(),

@@ -1,9 +1,10 @@
 //! Credentials: versions of a binding, and the runtime half with its lease on the refresh.
 
+use patra_core::cookie::{DEFAULT_DAILY_LIMIT, Wear};
 use patra_core::credential::{Credential, State};
 use patra_core::port::credential::{Ask, MAX_CREDENTIALS};
 use patra_core::registry::WHOLE;
-use patra_core::state::{CredentialStatus, TokenStatus};
+use patra_core::state::{AuthType, CredentialStatus, TokenStatus};
 use patra_core::tx::{
     CredentialMarked, CredentialSaved, CredentialsRevoked, FailRefresh, LeaseRefresh, MarkCredential, RefreshFailed,
     RefreshLeased, RevokeCredential, SaveCredential, StoreToken, TokenStored, TxError,
@@ -19,6 +20,11 @@ impl MemStore {
         let meant = |row: &&CredentialRow| match ask {
             Ask::Id(id) => row.id == *id,
             Ask::Alias(alias) => row.binding.alias == *alias,
+            Ask::SealedWithoutKey { key_id, after } => {
+                let token = self.state_of(row.id).filter(|state| state.what.sealed.is_some());
+                let other_token = token.is_some_and(|state| state.key_id.as_ref() != Some(key_id));
+                row.revoked_at.is_none() && row.id > *after && (row.key_id != *key_id || other_token)
+            }
             Ask::Bound { provenance_code, endpoint_name } => {
                 row.revoked_at.is_none()
                     && fits(&row.binding.provenance_code, provenance_code)
@@ -26,7 +32,11 @@ impl MemStore {
             }
         };
         let rows = self.credentials.iter().filter(meant).take(MAX_CREDENTIALS as usize);
-        rows.map(|row| Credential {
+        rows.map(|row| self.credential_told(row)).collect()
+    }
+
+    pub(super) fn credential_told(&self, row: &CredentialRow) -> Credential {
+        Credential {
             id: row.id,
             binding: row.binding.clone(),
             version: row.version,
@@ -35,8 +45,7 @@ impl MemStore {
             sealed: row.sealed.clone(),
             status: row.status(),
             state: self.state_of(row.id).map(|state| state.what.clone()).unwrap_or_default(),
-        })
-        .collect()
+        }
     }
 
     pub(super) fn save_credential(&mut self, now: Ts, op: &SaveCredential) -> Result<CredentialSaved, TxError> {
@@ -51,6 +60,9 @@ impl MemStore {
         if op.version != newest.map_or(0, |row| row.version) + 1 {
             return Err(TxError::Conflict);
         }
+        if op.auth_type == AuthType::Cookie && self.cookie(&op.binding.alias).is_some() {
+            return Err(TxError::Conflict);
+        }
         let id = CredentialId(next_id(&self.credentials));
         self.credentials.push(CredentialRow {
             id,
@@ -60,7 +72,9 @@ impl MemStore {
             priority: op.priority,
             sealed: op.sealed.clone(),
             key_id: op.key_id.clone(),
+            daily_limit: None,
             created_at: now,
+            updated_at: now,
             revoked_at: None,
         });
         Ok(CredentialSaved { id })
@@ -73,7 +87,7 @@ impl MemStore {
             if row.binding != op.binding || row.revoked_at.is_some() || !(first..=last).contains(&row.version) {
                 continue;
             }
-            row.revoked_at = Some(now);
+            (row.revoked_at, row.updated_at) = (Some(now), now);
             row.sealed.clear();
             revoked += 1;
             if let Some(state) = self.credential_states.iter_mut().find(|state| state.credential == row.id) {
@@ -156,12 +170,12 @@ impl MemStore {
         }
     }
 
-    fn state_of(&self, id: CredentialId) -> Option<&CredentialState> {
+    pub(super) fn state_of(&self, id: CredentialId) -> Option<&CredentialState> {
         self.credential_states.iter().find(|state| state.credential == id)
     }
 
     /// The runtime half of an ACTIVE credential, made when it is missing.
-    fn state_for(&mut self, now: Ts, id: CredentialId) -> Option<&mut CredentialState> {
+    pub(super) fn state_for(&mut self, now: Ts, id: CredentialId) -> Option<&mut CredentialState> {
         self.credentials.get(place(id.0)).filter(|row| row.revoked_at.is_none())?;
         let known = self.credential_states.iter().position(|state| state.credential == id);
         let at = known.unwrap_or_else(|| {
@@ -170,6 +184,7 @@ impl MemStore {
                 id: next_id(&self.credential_states),
                 credential: id,
                 what,
+                wear: Wear::new(DEFAULT_DAILY_LIMIT),
                 key_id: None,
                 lease: None,
                 fence: Fence(0),

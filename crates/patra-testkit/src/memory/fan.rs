@@ -70,12 +70,13 @@ impl MemStore {
             .map(|item| Parent {
                 key: item.key.clone(),
                 payload: if op.payload { String::from_utf8_lossy(&item.payload).into_owned() } else { String::new() },
-                task_params: Some(self.task_of(item.run).what.task_params.clone()),
+                task_params: self.task_of(item.run).map(|task| task.what.task_params.clone()),
             })
             .collect()
     }
 
-    fn task_of(&self, run: patra_core::RunId) -> &super::Task {
-        &self.tasks[place(self.runs[place(run.0)].task.0)]
+    /// Notes are made by no run.
+    fn task_of(&self, run: patra_core::RunId) -> Option<&super::Task> {
+        self.runs.get(place(run.0)).map(|run| &self.tasks[place(run.task.0)])
     }
 }

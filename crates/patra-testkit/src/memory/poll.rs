@@ -8,7 +8,7 @@ use patra_core::source::Outcome;
 use patra_core::state::{Operation, PlanStatus, TaskStatus, TriggerStatus};
 use patra_core::tx::{
     ClaimPolls, Claimed, Clean, Cleaned, CommitBatch, EndRun, HurryPoll, Lineage, NewPoll, NewSlice, Poll, PollHurried,
-    Polled,
+    Polled, UnfitPoll,
 };
 use patra_core::{CursorId, Fence, InstanceId, PlanId, SourceId, TaskId, Ts, hash};
 
@@ -23,7 +23,22 @@ impl MemStore {
         for (hash, body) in &op.snapshots {
             self.snapshots.entry(hash.clone()).or_insert_with(|| body.clone());
         }
-        Polled { tasks: op.polls.iter().map(|poll| self.queue_poll(now, poll)).collect(), now }
+        let tasks = op.polls.iter().map(|poll| self.queue_poll(now, poll)).collect();
+        op.unfit.iter().for_each(|poll| self.fail_poll(now, poll));
+        Polled { tasks, now }
+    }
+
+    fn fail_poll(&mut self, now: Ts, poll: &UnfitPoll) {
+        let id = poll.source;
+        let Some(row) = self.live_source(id).filter(|row| row.poll_count == poll.poll_count) else { return };
+        let interval = self.interval(row).duration();
+        if self.poll_of(id).is_none() {
+            let row = &mut self.sources[place(id.0)];
+            row.poll_count += 1;
+            let outcome = Outcome::Failed { reason: &poll.reason, counted: true, gone: false };
+            row.state.after(id.0, &outcome, interval, now);
+            self.settle_source(now, id);
+        }
     }
 
     fn queue_poll(&mut self, now: Ts, poll: &NewPoll) -> Option<TaskId> {

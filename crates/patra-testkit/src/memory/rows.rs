@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use patra_core::cookie::Wear;
+use patra_core::crawl;
 use patra_core::credential::{Binding, State};
 use patra_core::cursor::{Mark, Name};
 use patra_core::paging::Position;
@@ -414,7 +416,10 @@ pub struct CredentialRow {
     pub priority: i32,
     pub sealed: String,
     pub key_id: String,
+    /// Of a cookie.
+    pub daily_limit: Option<u32>,
     pub created_at: Ts,
+    pub updated_at: Ts,
     pub revoked_at: Option<Ts>,
 }
 
@@ -424,12 +429,33 @@ pub struct CredentialState {
     pub id: i64,
     pub credential: CredentialId,
     pub what: State,
+    /// Of a cookie; its limit is the definition's.
+    pub wear: Wear,
     pub key_id: Option<String>,
     /// Owner and end of the lease on the refresh.
     pub lease: Option<(String, Ts)>,
     pub fence: Fence,
     /// The fence under which the token was stored.
     pub stored: Fence,
+}
+
+#[derive(Clone, Debug)]
+pub struct ExecutionRow {
+    pub project_key: String,
+    pub what: crawl::Execution,
+}
+
+/// A note that waits for its details, or had its turn.
+#[derive(Clone, Debug)]
+pub struct WaitingNote {
+    pub project_key: String,
+    pub what: crawl::Candidate,
+}
+
+#[derive(Clone, Debug)]
+pub struct NoteRow {
+    pub project_key: String,
+    pub what: crawl::Note,
 }
 
 impl Cursor {

@@ -60,6 +60,7 @@ impl MemStore {
                 && ask.project_key.as_ref().is_none_or(|project| *project == row.project_key)
                 && ask.ids.as_ref().is_none_or(|ids| ids.contains(&row.id.0))
                 && (row.is_public || !ask.public_only)
+                && (!ask.polling_only || self.poll_of(row.id).is_some())
         };
         let limit = if ask.limit == 0 { usize::MAX } else { ask.limit as usize };
         self.sources.iter().filter(meant).take(limit).map(|row| self.told(row)).collect()

@@ -16,7 +16,7 @@ use crate::content::{Content, Refused};
 use crate::paging::Listing;
 use crate::query::Query;
 use crate::script::{Auth, RetryAfter, Script, TruncateMode};
-use crate::shapes::{export, graphql, issues};
+use crate::shapes::{export, graphql, issues, notes};
 use crate::stats::Outcome;
 use crate::time::http_date;
 use crate::{details, family};
@@ -34,6 +34,9 @@ pub(super) async fn answer(state: &State, head: &Head<'_>, body: &[u8], route: R
     let script = state.script();
     if script.latency_ms > 0 {
         time::sleep(Duration::from_millis(script.latency_ms)).await;
+    }
+    if let Some(pause) = notes::pause(&script, body).filter(|_| matches!(route, Route::Notes(_))) {
+        time::sleep(Duration::from_millis(pause)).await;
     }
     let (outcome, mut reply) = Exchange { state, script: &script, head, body, number }.decide(route);
     if script.slow.falls_on(number) {
@@ -166,6 +169,7 @@ impl Exchange<'_> {
             Route::Issues => issues::issues(&listing, query),
             Route::GraphQl => Ok(graphql::answer(&listing, self.body)),
             Route::Export => export::export(&listing, query, self.head.header("X-Api-Key")),
+            Route::Notes(door) => notes::answer(self.script, door, self.head.header("Cookie"), self.body),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a path leads to. Paths that lead nowhere are left to [`super::control`], which says so.
 
 use crate::paging::Endpoint;
+use crate::shapes::notes;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target<'a> {
@@ -28,6 +29,7 @@ pub(super) enum Route<'a> {
     Issues,
     GraphQl,
     Export,
+    Notes(notes::Door),
 }
 
 /// Where one gets what data requests must show.
@@ -48,6 +50,9 @@ impl<'a> Target<'a> {
             "/rest/issues" => Self::Data(Route::Issues),
             "/graphql" => Self::Data(Route::GraphQl),
             "/export" => Self::Data(Route::Export),
+            "/api/sns/web/v1/search/notes" => Self::Data(Route::Notes(notes::Door::Search)),
+            "/api/sns/web/v1/feed" => Self::Data(Route::Notes(notes::Door::Feed)),
+            "/api/sns/web/v1/user/selfinfo" => Self::Data(Route::Notes(notes::Door::SelfInfo)),
             "/oauth/token" => Self::Door(Door::Token),
             "/login" => Self::Door(Door::Login),
             "/sign" => Self::Door(Door::Sign),
@@ -59,6 +64,7 @@ impl<'a> Target<'a> {
     pub(super) fn methods(&self) -> &'static str {
         match self {
             Self::Data(Route::Details) => "GET, POST",
+            Self::Data(Route::Notes(notes::Door::Search | notes::Door::Feed)) => "POST",
             Self::Data(Route::GraphQl) | Self::Door(_) => "POST",
             Self::Data(_) | Self::Control => "GET",
         }

@@ -15,9 +15,15 @@ pub(crate) enum Credential {
         /// api_key, bearer, basic, oauth2, cookie, session or custom
         #[arg(long = "type", value_parser = auth_type, value_name = "TYPE")]
         auth_type: AuthType,
-        /// Smaller is taken first; 100 when left out
+        /// Smaller is taken first, 100 when left out; of cookies the larger, 1 when left out
         #[arg(long, allow_hyphen_values = true, value_name = "N")]
         priority: Option<i32>,
+        /// Requests a day that a cookie is used for; 100 when left out
+        #[arg(long, value_name = "N")]
+        daily_limit: Option<u32>,
+        /// The value is a Fernet token: the environment variable that holds its key
+        #[arg(long, value_name = "VARIABLE")]
+        fernet_key: Option<String>,
         #[command(flatten)]
         values: Values,
     },
@@ -41,6 +47,13 @@ pub(crate) enum Credential {
         #[arg(long, value_name = "N")]
         only_version: Option<i64>,
     },
+    /// Trust a cookie again that is invalid or banned
+    Reactivate {
+        /// The cookie
+        alias: String,
+    },
+    /// Seal everything anew with the first master key, after a new one was put before the old
+    Reseal,
     /// Open a credential and, where it is for tokens, get one
     Check {
         #[command(flatten)]

@@ -125,7 +125,7 @@ fn shown(text: &str) -> String {
 
 /// Without the key that signs, a package can be neither made nor trusted.
 fn key(global: &Global) -> Result<Arc<Vault>, Error> {
-    vault::load(global)?.ok_or_else(|| {
+    vault::load(global, None)?.ok_or_else(|| {
         Error::configuration("black boxes are signed with the master key, and none is given")
             .hint("set PATRA_MASTER_KEY or --master-key-file; `openssl rand -base64 32` makes one")
     })

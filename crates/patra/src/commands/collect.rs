@@ -1,22 +1,27 @@
 //! `collect`: what is due, once; or one source; or on and on.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use patra_core::port::Store;
 use patra_core::port::query::{Cell, Filter, Row, View};
 use patra_core::port::source::{Source, SourceFilter};
+use patra_core::port::{Clock as _, Store};
 use patra_core::state::{TaskStatus, TriggerType};
 use patra_core::{InstanceId, SourceId};
 use patra_engine::{Asked, Engine, Role, poll_now};
 
 use crate::cli::{Collect, Global};
+use crate::clock::SystemClock;
 use crate::error::{Error, Exit};
 use crate::progress::say;
 use crate::signals::Signals;
 use crate::{host, output, store};
+
+/// What may begin within this time is waited for, whatever put it off.
+const SOON: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(global: &Global, args: &Collect) -> Result<Exit, Error> {
     match args.source {
@@ -51,19 +56,29 @@ async fn due(global: &Global) -> Result<Exit, Error> {
     let opened = store::open(global).await?;
     let store = Arc::clone(&opened.store);
     let engine = host::collector(global, vec![Role::Polls], opened.store, opened.alone).await?;
-    let due = engine.poll_due().await?;
+    let mut due = engine.poll_due().await?;
+    due.extend(under_way(&*store, &due).await?);
     engine.nudge();
     let left = wait(&*store, &due, &signals).await;
+    // Who never runs the loop has nobody else who would do it.
+    if !signals.stop.is_cancelled() {
+        engine.clean().await;
+    }
     let exit = stop(engine, &signals).await?;
     left?;
     let results = results(&*store, &due).await?;
     let failed = results.iter().filter(|result| result["status"] == "error").count();
+    let put_off = results.iter().filter(|result| result["status"] == "skipped").count();
     let inserted: i64 = results.iter().filter_map(|result| result["inserted"].as_i64()).sum();
     let text = match due.len() {
         0 => "no source is due".to_owned(),
-        many => format!("{many} source(s) collected: {inserted} new item(s), {failed} failed"),
+        many => {
+            let later = if put_off > 0 { format!(", {put_off} put off") } else { String::new() };
+            format!("{} source(s) collected: {inserted} new item(s), {failed} failed{later}", many - put_off)
+        }
     };
-    let value = json!({ "due": due.len(), "inserted": inserted, "failed": failed, "sources": results });
+    let value =
+        json!({ "due": due.len(), "inserted": inserted, "failed": failed, "put_off": put_off, "sources": results });
     output::result(global.output, &text, &value)?;
     if exit != Exit::Ok {
         return Ok(exit);
@@ -76,21 +91,56 @@ async fn due(global: &Global) -> Result<Exit, Error> {
     Ok(if failed > 0 { Exit::Failures } else { Exit::Ok })
 }
 
-/// Until none of these sources has a poll that has not ended.
+/// What somebody who was stopped has left, or somebody else is doing: it is due no more and not yet done (COLL-62).
+async fn under_way(store: &dyn Store, due: &[SourceId]) -> Result<Vec<SourceId>, Error> {
+    let known: BTreeSet<_> = due.iter().collect();
+    let filter = SourceFilter { polling_only: true, ..SourceFilter::default() };
+    let sources = store.sources(filter).await?;
+    Ok(sources.into_iter().map(|source| source.id).filter(|id| !known.contains(id)).collect())
+}
+
+/// Until none of these sources has a poll that has not ended, but for those that the far side wants to come later: who runs
+/// this every hour does not want it to take a day.
 async fn wait(store: &dyn Store, ids: &[SourceId], signals: &Signals) -> Result<(), Error> {
     let mut left: Vec<i64> = ids.iter().map(|id| id.0).collect();
+    // Polls of one host have their turns: such a time is looked into once.
+    let mut turns = BTreeMap::new();
     while !left.is_empty() && !signals.stop.is_cancelled() {
         let mut still = Vec::new();
         for some in left.chunks(1_000) {
             let filter = SourceFilter { ids: Some(some.to_vec()), ..SourceFilter::default() };
             let sources = store.sources(filter).await?;
-            still.extend(sources.iter().filter(|source| source.polling.is_some()).map(|source| source.id.0));
+            for source in sources {
+                let Some(at) = source.polling else { continue };
+                let is_later = at > SystemClock.now() + SOON && turns.insert(source.id, at) != Some(at);
+                if !is_later || put_off(store, &source).await?.is_none() {
+                    still.push(source.id.0);
+                }
+            }
         }
         left = still;
         let pause = Duration::from_millis(if left.len() > 1_000 { 1_000 } else { 50 });
         tokio::time::sleep(pause).await;
     }
     Ok(())
+}
+
+/// Why the poll of a source waits, when the far side wants it to, and until when.
+async fn put_off(store: &dyn Store, source: &Source) -> Result<Option<String>, Error> {
+    let (Some(at), Some(progress)) = (source.polling, store.progress(&last_poll(source)).await?) else {
+        return Ok(None);
+    };
+    let task = task(store, progress.instance).await?;
+    let queued = Cell::Text(TaskStatus::Queued.as_str().to_owned());
+    Ok(task.filter(|task| View::Tasks.cell(task, "status_code") == Some(queued)).and_then(|task| {
+        let Some(Cell::Json(error)) = View::Tasks.cell(&task, "error") else { return None };
+        let error: Value = serde_json::from_str(&error).unwrap_or_default();
+        Some(format!("put off until {at}: {}", error["message"].as_str().unwrap_or_default()))
+    }))
+}
+
+fn last_poll(source: &Source) -> String {
+    format!("source-{}-{}", source.id, source.poll_count - 1)
 }
 
 async fn results(store: &dyn Store, ids: &[SourceId]) -> Result<Vec<Value>, Error> {
@@ -112,7 +162,7 @@ async fn one(global: &Global, id: i64) -> Result<Exit, Error> {
     let source = SourceId(id);
     let asked = poll_now(&store, source, TriggerType::Manual).await?;
     let Some(known) = read(&*store, id).await? else {
-        return Err(Error::unexpected(format!("there is no source {id}")).hint("`patra source list` shows them"));
+        return Err(Error::unknown(format!("there is no source {id}")).hint("`patra source list` shows them"));
     };
     let value = match asked {
         Asked::Skipped(reason) => {
@@ -141,8 +191,14 @@ async fn read(store: &dyn Store, id: i64) -> Result<Option<Source>, Error> {
 /// What became of the last poll of a source.
 async fn result(store: &dyn Store, source: &Source) -> Result<Value, Error> {
     let mut value = json!({ "source_id": source.id, "name": source.name, "type": source.r#type });
-    let public_id = format!("source-{}-{}", source.id, source.poll_count - 1);
-    let Some(progress) = store.progress(&public_id).await? else {
+    let Some(progress) = store.progress(&last_poll(source)).await? else {
+        if let Some(reason) = &source.state.last_error {
+            value["status"] = "error".into();
+            value["error"] = json!({ "code": "CONFIG_ERROR", "message": reason, "level": "L4" });
+            value["fetch_error_count"] = source.state.fetch_error_count.into();
+            value["paused"] = source.state.paused.is_some().into();
+            return Ok(value);
+        }
         value["status"] = "skipped".into();
         value["reason"] = "it was not polled".into();
         return Ok(value);
@@ -153,6 +209,11 @@ async fn result(store: &dyn Store, source: &Source) -> Result<Value, Error> {
         value["fetched"] = (progress.inserted + progress.updated + progress.skipped + progress.rejected).into();
         value["inserted"] = progress.inserted.into();
         value["duration_ms"] = task.as_ref().map_or(0, duration_ms).into();
+        return Ok(value);
+    }
+    if let Some(reason) = put_off(store, source).await? {
+        value["status"] = "skipped".into();
+        value["reason"] = reason.into();
         return Ok(value);
     }
     let unfinished = json!({ "code": "INTERNAL_ERROR", "message": "it has not ended", "level": "L1" });

@@ -12,27 +12,41 @@ use patra_core::credential::{Credential as Row, State};
 use patra_core::port::Store;
 use patra_core::port::query::{Cell, Filter, View};
 use patra_core::registry::WHOLE;
+use patra_core::seal::fernet;
+use patra_core::secret::{Secret, Secrets};
 use patra_core::state::{AuthType, CredentialStatus, Operation};
 use patra_engine::admin::{self, Named, Saved};
+use patra_engine::cookies;
 use patra_engine::{Credentials, Ports};
 use patra_spec::Snapshot;
 
 use crate::cli::{Credential, Global, Output, Which};
 use crate::clock::SystemClock;
 use crate::error::{Error, Exit};
+use crate::progress::say;
 use crate::{host, output, store, vault};
 
 pub(crate) async fn run(global: &Global, command: &Credential) -> Result<Exit, Error> {
     match command {
         Credential::List => list(global).await?,
-        Credential::Add { which, auth_type, priority, values } => {
-            let secrets = values::read(values, *auth_type)?;
-            let (opened, vault) = (store::open(global).await?, vault::load_or_create(global)?);
+        Credential::Add { which, auth_type, priority, daily_limit, fernet_key, values } => {
+            let mut secrets = values::read(values, *auth_type)?;
+            if let Some(variable) = fernet_key {
+                brought_over(&mut secrets, variable)?;
+            }
+            let opened = store::open(global).await?;
+            let vault = vault::load_or_create(global, vault::salt(&*opened.store).await?.as_deref())?;
             let saved = admin::add(&*opened.store, &vault, &named(which), *auth_type, *priority, secrets).await;
-            told(global, which, "added", saved.map_err(|error| refused(error, which))?)?;
+            let saved = saved.map_err(|error| refused(error, which))?;
+            if let Some(limit) = daily_limit {
+                let limited = cookies::limit(&*opened.store, &which.alias, *limit).await;
+                limited.map_err(|error| refused(error, which))?;
+            }
+            told(global, which, "added", saved)?;
         }
         Credential::Rotate { which, revoke_old, values } => {
-            let (opened, vault) = (store::open(global).await?, vault::load_or_create(global)?);
+            let opened = store::open(global).await?;
+            let vault = vault::load_or_create(global, vault::salt(&*opened.store).await?.as_deref())?;
             let known = admin::find(&*opened.store, &named(which)).await.map_err(|error| refused(error, which))?;
             let kind = known.last().map_or(AuthType::Custom, |one| one.auth_type);
             let secrets = values::read(values, kind)?;
@@ -46,9 +60,60 @@ pub(crate) async fn run(global: &Global, command: &Credential) -> Result<Exit, E
             let text = format!("{} revoked: {revoked} version{}", which.alias, if revoked == 1 { "" } else { "s" });
             output::result(global.output, &text, &json!({ "alias": which.alias, "revoked": revoked }))?;
         }
+        Credential::Reactivate { alias } => {
+            let opened = store::open(global).await?;
+            let which = Which { alias: alias.clone(), provenance: None, endpoint: None };
+            cookies::reactivate(&*opened.store, alias).await.map_err(|error| refused(error, &which))?;
+            tracing::info!(cookie = alias, "audit: a cookie was reactivated");
+            output::result(
+                global.output,
+                &format!("{alias} is active"),
+                &json!({ "alias": alias, "status": "active" }),
+            )?;
+        }
+        Credential::Reseal => return reseal(global).await,
         Credential::Check { which } => return check(global, which).await,
     }
     Ok(Exit::Ok)
+}
+
+/// Every value that is a Fernet token becomes what it holds.
+fn brought_over(secrets: &mut Secrets, variable: &str) -> Result<(), Error> {
+    let key = std::env::var(variable)
+        .map_err(|_| Error::configuration(format!("{variable} is not set: it holds the key of the Fernet token")))?;
+    let key = Secret::new(key);
+    for value in secrets.values_mut() {
+        *value = fernet::open(&key, value.expose())
+            .map_err(|error| Error::usage(format!("the Fernet token cannot be opened: {error}")))?;
+    }
+    Ok(())
+}
+
+/// May be killed at any moment and run again.
+async fn reseal(global: &Global) -> Result<Exit, Error> {
+    let opened = store::open(global).await?;
+    let salt = vault::salt(&*opened.store).await?;
+    let vault = vault::load(global, salt.as_deref())?.ok_or_else(|| {
+        Error::configuration("no master key is given").hint(
+            "put the new one before the old in PATRA_MASTER_KEY, or set COOKIE_MASTER_KEY and COOKIE_KEY_<OLD_ID>",
+        )
+    })?;
+    let mut told = std::time::Duration::ZERO;
+    let began = tokio::time::Instant::now();
+    let resealed = cookies::reseal(&*opened.store, &vault, |done| {
+        if began.elapsed() > told + std::time::Duration::from_secs(1) {
+            told = began.elapsed();
+            say(&format!("{done} sealed anew"));
+        }
+    });
+    let (done, stuck) = resealed.await.map_err(|error| Error::failed(error.to_string()))?;
+    let text = format!("{done} sealed anew with the key {}", vault.key_id());
+    output::result(global.output, &text, &json!({ "resealed": done, "key_id": vault.key_id(), "stuck": stuck }))?;
+    if stuck.is_empty() {
+        return Ok(Exit::Ok);
+    }
+    say(&format!("cannot be opened with the keys that are given, and stay as they are: {}", stuck.join(", ")));
+    Ok(Exit::Failures)
 }
 
 fn named(which: &Which) -> Named {
@@ -162,7 +227,8 @@ async fn check(global: &Global, which: &Which) -> Result<Exit, Error> {
     let spec = spec(&*opened.store, which, &credential).await?;
     let transport = host::transport(global)?;
     let ports = Ports { store: Arc::clone(&opened.store), transport, clock: Arc::new(SystemClock) };
-    let credentials = Credentials::new(ports, host::credentials(global)?, host::owner()?);
+    let options = host::credentials(global, &*opened.store).await?;
+    let credentials = Credentials::new(ports, options, host::owner()?);
     let checked = credentials.check(&spec, &credential).await;
     credentials.settled().await;
     let state = checked.map_err(|refused| Error::configuration(refused.fault.message))?;

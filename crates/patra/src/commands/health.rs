@@ -21,8 +21,8 @@ pub(crate) async fn run(global: &Global, args: &Health) -> Result<Exit, Error> {
 async fn ask_database(global: &Global) -> Result<Exit, Error> {
     let queries: Arc<_> = store::open_to_read(global).await?;
     let version = queries.ping().await?;
-    let value = json!({ "status": "healthy", "schema_version": version });
-    output::result(global.output, &format!("healthy: the database answers, schema version {version}"), &value)?;
+    let value = json!({ "status": "ok", "schema_version": version });
+    output::result(global.output, &format!("ok: the database answers, schema version {version}"), &value)?;
     Ok(Exit::Ok)
 }
 

@@ -44,7 +44,8 @@ async fn one(global: &Global, run: RunId, batch: u32, live: bool) -> Result<Repo
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = ReadOnly::new(looking.queries, looking.credentials);
     let gate = store::shared_gate(global, &clock).await?;
-    let live = Live::new(store, host::transport(global)?, clock, host::credentials(global)?, host::owner()?);
+    let options = host::credentials(global, &*looking.sources).await?;
+    let live = Live::new(store, host::transport(global)?, clock, options, host::owner()?);
     let live = match gate {
         Some(gate) => live.through(gate),
         None => live,

@@ -32,6 +32,7 @@ pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
             Role::Executor => Some(patra_engine::Role::Executor),
             Role::Collector => Some(patra_engine::Role::Collector),
         })
+        .chain([patra_engine::Role::Keeper])
         .collect();
     let store = opened.store;
     introduce_types(&*store, &Environment::read().intervals().0).await?;
@@ -77,10 +78,17 @@ async fn start_api(
         }
     });
     let (vault, of) = (engine.vault(), global.clone());
-    let make_vault = Arc::new(move || crate::vault::load_or_create(&of).map_err(|error| error.message().to_owned()));
+    let salt = crate::vault::salt(&*store).await?;
+    let make_vault = Arc::new(move || {
+        crate::vault::load_or_create(&of, salt.as_deref()).map_err(|error| error.message().to_owned())
+    });
     let live = Some(engine.live());
     let public_read = Environment::read().flag("PATRA_PUBLIC_READ");
-    let api = Api { store, clock: Arc::new(SystemClock), nudge, vault, make_vault, live, public_read };
+    let environment = Environment::read();
+    let (crawler, lock_timeout) = (Some(engine.crawler()), environment.keeper()?.lock_timeout);
+    let batch_size = environment.batch_size()?;
+    let clock = Arc::new(SystemClock);
+    let api = Api { store, clock, nudge, vault, make_vault, live, public_read, crawler, lock_timeout, batch_size };
     let stop = signals.stop.clone();
     Ok(tokio::spawn(async move {
         if let Err(error) = patra_api::serve(listener, api, stop).await {

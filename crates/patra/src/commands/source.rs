@@ -10,8 +10,8 @@ use patra_core::port::source::{Source as Row, SourceFilter, Sources};
 use patra_core::port::{CommandsExt as _, Store};
 use patra_core::state::PausedReason;
 use patra_core::tx::{ChangeSource, Configure, SaveSources, SourceChanged, TxError};
-use patra_engine::introduce_types;
 use patra_engine::sources::{self, Imported, PROJECT, Said, opml};
+use patra_engine::{check_source, introduce_types};
 
 use super::collect;
 use crate::cli::{AddSource, Collect, ExportFormat, Global, Source};
@@ -65,6 +65,7 @@ async fn add(global: &Global, args: &AddSource) -> Result<Exit, Error> {
     let (r#type, name) = (source.r#type.clone(), source.name.clone());
     let opened = store::open(global).await?;
     introduce(&*opened.store).await?;
+    check_source(&*opened.store, &r#type, &source.config).await?.map_err(Error::usage)?;
     let save = SaveSources { project_key: PROJECT.into(), sources: vec![source] };
     let saved = opened.store.run(Arc::new(save)).await?;
     let saved = saved.sources.first().ok_or_else(|| Error::unexpected("nothing was stored"))?;
@@ -255,8 +256,9 @@ async fn export(global: &Global, format: ExportFormat) -> Result<Exit, Error> {
 }
 
 async fn interval(global: &Global, r#type: &str, minutes: Option<u32>) -> Result<Exit, Error> {
+    let r#type = sources::checked_type(r#type).map_err(Error::usage)?;
     let opened = store::open(global).await?;
-    let key = format!("fetch_interval.{}", r#type.to_ascii_lowercase());
+    let key = format!("fetch_interval.{type}");
     opened.store.run(Configure { key: key.clone(), value: minutes.map(|minutes| minutes.to_string()) }).await?;
     let text = match minutes {
         Some(minutes) => format!("sources of type {type} are collected every {minutes} minutes"),

@@ -168,7 +168,8 @@ async fn credentials(
     }
     let opened = store::open(global).await?;
     let ports = Ports { store: opened.store, transport: Arc::clone(transport), clock: Arc::clone(clock) };
-    Ok(Some(Credentials::new(ports, host::credentials(global)?, host::owner()?)))
+    let options = host::credentials(global, &*ports.store).await?;
+    Ok(Some(Credentials::new(ports, options, host::owner()?)))
 }
 
 /// By default the last window that a run would read.

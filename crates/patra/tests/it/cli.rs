@@ -309,7 +309,7 @@ async fn the_server_shows_its_first_key_once_does_jobs_and_stops_on_sigterm() {
         let base = format!("http://{}", serving.address);
         assert_eq!(http(&format!("{base}/healthz"), None, None).0, 200);
         assert_eq!(http(&format!("{base}/readyz"), None, None).0, 200);
-        assert_eq!(http(&format!("{base}/health"), None, None).1["status"], "healthy");
+        assert_eq!(http(&format!("{base}/health"), None, None).1["status"], "ok");
         assert_eq!(place.run(&["health", "--url", &base]).status.code(), Some(0));
         let (status, refused) = http(&format!("{base}/api/v1/items"), None, None);
         assert_eq!(

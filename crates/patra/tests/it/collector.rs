@@ -3,13 +3,16 @@
 #![expect(clippy::disallowed_methods, reason = "threads of their own, beside the real program")]
 
 mod far;
+mod killed;
+mod rules;
+mod wrong;
 
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Place, http};
+use crate::support::{Place, http, psql};
 use far::Far;
 
 /// Both stores, each with a far side of its own.
@@ -58,6 +61,17 @@ fn point_to(place: &Place, far: &Far) {
         .replace("https://hn.algolia.com/api/v1", &far.url(50, "/hits"))
         .replace("path: \"/${ params.search }\"", "path: \"\"");
     place.apply(&there);
+}
+
+/// Writes into the database beside the program.
+fn sql(place: &Place, text: &str) {
+    match place.database_url() {
+        Some(url) => drop(psql(&url, text)),
+        None => {
+            let file = place.folder.path().join("data/patra.db");
+            rusqlite::Connection::open(file).unwrap().execute_batch(text).unwrap();
+        }
+    }
 }
 
 struct Running {
@@ -480,20 +494,4 @@ fn a_slow_source_holds_nobody_up_and_an_idle_tick_says_nothing() {
         running.terminate();
         assert_eq!(running.end().0, Some(0));
     });
-}
-
-// covers: COLL-99, COLL-106
-#[test]
-fn settings_and_units_are_there_to_be_copied() {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    let read = |path: &str| std::fs::read_to_string(format!("{root}/{path}")).unwrap();
-    let settings = read(".env.example");
-    for (name, minutes) in patra_core::source::TYPES {
-        let line = format!("FETCH_INTERVAL_{}={minutes}", name.to_uppercase());
-        assert!(settings.contains(&line), "{line}");
-    }
-    assert!(settings.contains("COLLECTOR_TICK=60"));
-    assert!(read("packaging/patra.service").contains("TimeoutStopSec=35"));
-    assert!(read("packaging/Containerfile").contains("STOPSIGNAL SIGTERM"));
-    assert!(read("docs/collector.md").contains("kill_timeout"));
 }

@@ -2,10 +2,12 @@
 
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "these are tests: a failure is meant to be loud")]
 
+mod audit;
 mod auth;
 mod authoring;
 mod cli;
 mod collector;
+mod crawler;
 mod faults;
 mod gate;
 mod house;

@@ -101,9 +101,11 @@ impl Drop for Database {
     }
 }
 
-fn psql(url: &str, statement: &str) {
-    let output = Command::new("psql").args(["-q", "-v", "ON_ERROR_STOP=1", "-c", statement, url]).output().unwrap();
+/// What the server answers, without headings.
+pub(crate) fn psql(url: &str, statement: &str) -> String {
+    let output = Command::new("psql").args(["-qtA", "-v", "ON_ERROR_STOP=1", "-c", statement, url]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// How manifests for the scripted far side begin: fast, and patient for a moment only. Endpoints follow.

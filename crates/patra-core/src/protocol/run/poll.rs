@@ -9,6 +9,10 @@ use crate::tx::PollEnd;
 /// Failures of a poll that end its task: the source itself waits and tries again (COLL-52).
 pub(super) const MAX_ATTEMPTS: u32 = 1;
 
+/// Refusals for pacing (429) that a poll sits out: one more is a failure. A longer wish for silence is kept by the queue, and
+/// is none.
+pub(super) const MAX_THROTTLES: u32 = 3;
+
 #[derive(Debug, Default)]
 pub(super) struct Polling {
     /// From the last poll.

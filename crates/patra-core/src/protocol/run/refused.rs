@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::page::{Evidence, Refusal};
 use super::place::batch_key;
+use super::poll::MAX_THROTTLES;
 use super::reader::State;
 use super::{Run, Stage, Verdict, Want};
 use crate::error::{Code, Fault, Level};
@@ -66,8 +67,15 @@ impl Run {
             let own = policy.retry.delay(self.reader.throttles, &mut self.rng);
             let wait = refusal.retry_after.map_or(own, |asked| asked.max(Duration::from_millis(1)));
             wants.push(Want::CoolDown(wait));
-            if self.reader.throttles > self.options.max_throttles {
-                let end = RunEnd::Requeue { delay: wait, error: refusal.fault.clone(), counted: false };
+            let (most, end) = match self.lease.source {
+                // It would ask its host again and again, far more often than its interval says, and nobody would hear of it.
+                Some(_) => (MAX_THROTTLES, RunEnd::Failed { error: refusal.fault.clone() }),
+                None => {
+                    let end = RunEnd::Requeue { delay: wait, error: refusal.fault.clone(), counted: false };
+                    (self.options.max_throttles, end)
+                }
+            };
+            if self.reader.throttles > most {
                 self.give_up(end, refusal.fault, refusal.evidence, wants);
                 return;
             }

@@ -8,8 +8,9 @@ use crate::words::ParamLocation;
 
 pub(super) fn params(endpoint: &Endpoint) -> BTreeMap<String, Param> {
     let param = |declared: &manifest::Param| {
-        let manifest::Param { default, required, pattern, description } = declared.clone();
-        Param { default, required: required.unwrap_or(false), pattern, description }
+        let manifest::Param { default, required, pattern, secret, description } = declared.clone();
+        let (required, secret) = (required.unwrap_or(false), secret.unwrap_or(false));
+        Param { default, required, pattern, secret, description }
     };
     endpoint.params.iter().map(|(name, declared)| (name.clone(), param(declared))).collect()
 }

@@ -17,6 +17,11 @@ impl Script {
             "users_closed" => self.users_closed = list(value, |v| failing(name, v))?,
             "graphql_code" => value.clone_into(&mut self.graphql_code),
             "export_key" => value.clone_into(&mut self.export_key),
+            "notes" => self.notes = number(name, value)?,
+            "notes_gone" => self.notes_gone = list(value, |v| number(name, v))?,
+            "notes_broken" => self.notes_broken = list(value, |v| number(name, v))?,
+            "notes_slow" => self.notes_slow = list(value, |v| number(name, v))?,
+            "notes_slow_ms" => self.notes_slow_ms = number(name, value)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -65,6 +70,11 @@ mod tests {
         check("users_closed", "1:403", "users_closed", &json!([{"index": 1, "status": 403}]));
         check("graphql_code", "INTERNAL", "graphql_code", &json!("INTERNAL"));
         check("export_key", "k", "export_key", &json!("k"));
+        check("notes", "9", "notes", &json!(9));
+        check("notes_gone", "3,4", "notes_gone", &json!([3, 4]));
+        check("notes_broken", "1", "notes_broken", &json!([1]));
+        check("notes_slow", "2", "notes_slow", &json!([2]));
+        check("notes_slow_ms", "50", "notes_slow_ms", &json!(50));
     }
 
     #[test]

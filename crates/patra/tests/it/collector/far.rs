@@ -99,6 +99,11 @@ impl Far {
             .filter_map(|line| line.split_once(':'))
             .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
             .collect();
+        let length = headers.get("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
+        let mut body = vec![0; length];
+        if stream.read_exact(&mut body).is_err() {
+            return;
+        }
         let host = headers.get("host").cloned().unwrap_or_default();
         {
             let mut state = self.state.lock().unwrap();
@@ -137,6 +142,18 @@ impl Far {
                 std::thread::sleep(Duration::from_millis(millis));
                 send("200 OK", "", feed.as_bytes());
             }
+            // An id of its own for every reader.
+            "guids" => {
+                let feed = feed.replace("<guid>", &format!("<guid>{}-", self.hits().len()));
+                send("200 OK", "", feed.as_bytes());
+            }
+            "hurried" => send("429 Too Many Requests", "", b""),
+            "token" => send("200 OK", "Content-Type: application/json\r\n", TOKEN),
+            "oauth" => match headers.get("authorization").map(String::as_str) {
+                Some("Bearer a-token") => send("200 OK", "Content-Type: application/json\r\n", POSTS),
+                _ => send("401 Unauthorized", "", b""),
+            },
+            "public" => send("200 OK", "Content-Type: application/atom+xml\r\n", PUBLIC),
             "error" => send("500 Internal Server Error", "", b"no"),
             "gone" => send("410 Gone", "", b""),
             "moved" => send("301 Moved Permanently", "Location: /feed/moved\r\n", b""),
@@ -192,6 +209,14 @@ const PAGE: &[u8] =
 const PLAIN: &[u8] =
     b"<html><head><title>A page</title></head><body><article><h1>A page</h1><p>This is the text of the page, \
     and it is long enough to be taken for what the page is about.</p></article></body></html>";
+const TOKEN: &[u8] = br#"{"access_token":"a-token","token_type":"bearer","expires_in":3600}"#;
+const POSTS: &[u8] = br#"{"kind":"Listing","data":{"children":[
+    {"kind":"t3","data":{"name":"t3_a","title":"A post","url":"http://x.test/a","author":"someone","selftext":"Text",
+        "created_utc":1794790800,"score":42,"num_comments":7,"permalink":"/r/rust/a","stickied":false}},
+    {"kind":"t3","data":{"name":"t3_b","title":"Rules","created_utc":1794790800,"stickied":true}}]}}"#;
+const PUBLIC: &[u8] =
+    br#"<feed xmlns="http://www.w3.org/2005/Atom"><title>rust</title><entry><id>t3_a</id><title>A post</title>
+    <link href="http://x.test/a"/><published>2026-11-16T01:00:00Z</published></entry></feed>"#;
 const HITS: &[u8] = br#"{"hits":[{"objectID":"7","title":"A story","url":"http://x.test/7","author":"pg",
     "created_at":"2026-11-16T01:00:00Z","points":12,"num_comments":3}]}"#;
 const LIST: &[u8] =

@@ -42,12 +42,13 @@ const SHAPES: [[&str; 4]; 3] = [
     ],
 ];
 
+/// The far side refuses at its own will, not because of the rate: lowering that would only make the rounds longer.
 fn manifest(base_url: &str, [path, query, pagination, items]: [&str; 4]) -> String {
     format!(
         r#"
 provenance: far
 allow_http: true
-defaults: {{ rate_limit: {{ refill_rate_per_sec: 10000, burst: 1000 }} }}
+defaults: {{ rate_limit: {{ refill_rate_per_sec: 10000, burst: 1000, demote_rate: 1 }} }}
 endpoints:
   records:
     http: {{ base_url: "{base_url}", path: {path} }}

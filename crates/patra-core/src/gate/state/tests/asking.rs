@@ -234,3 +234,33 @@ fn every_rate_and_burst_lets_a_lonely_asker_send() {
         }
     }
 }
+
+#[test]
+fn an_idle_key_lets_its_first_asker_send_at_once_and_the_next_a_step_later() {
+    for (trip, burst) in [(1, 1.0), (20, 1.0), (80, 1.0), (20, 3.0)] {
+        let limits = limits(1.0, burst);
+        let mut state = State::new(limits, at(0));
+        // After a rest as well as at the beginning.
+        for start in [0, 3_600_000] {
+            let (mut purse, mut sent, mut now) =
+                (crate::gate::Purse::expecting(at(trip).since(at(0))), Vec::new(), start);
+            while now < start + 10_000 {
+                if let Some(mut ask) = purse.ask(1, true, at(now)) {
+                    (ask.member, ask.percent, ask.deadline) = ("m".into(), 100, Duration::from_secs(60));
+                    let answer = state.ask(limits, &ask, at(now + trip / 2));
+                    purse.on_answer(&answer, at(now), at(now + trip), &mut crate::rng::Rng::new(1));
+                    now += trip;
+                }
+                match purse.take(true, &limits, at(now)) {
+                    crate::gate::Try::Go(_) => sent.push(now - start),
+                    crate::gate::Try::At(when) => now = now.max((when.micros() - at(0).micros()) / 1000),
+                    _ => {}
+                }
+                now += 1;
+            }
+            assert!(sent[0] <= 2 * trip + 10, "trip {trip} ms, burst {burst}: {sent:?}");
+            let close = sent.windows(2).filter(|pair| pair[1] - pair[0] < 1_000).count();
+            assert!(close < burst as usize, "trip {trip} ms, burst {burst}: {sent:?}");
+        }
+    }
+}

@@ -36,6 +36,21 @@ fn a_429_without_a_hint_backs_off_by_itself_and_is_not_sat_out_for_ever() {
     assert!(matches!(end.end, RunEnd::Requeue { counted: false, .. }));
 }
 
+// covers: COLL-50, COLL-120
+#[test]
+fn a_poll_that_is_only_ever_told_to_slow_down_fails_and_its_source_waits() {
+    let mut driver = Driver::tokens();
+    driver.run.lease.source = Some(crate::SourceId(7));
+    for _ in 0..3 {
+        assert!(matches!(&driver.refuse(throttled(Some(1)))[..], [Want::CoolDown(_)]));
+        driver.wake();
+    }
+    let wants = driver.refuse(throttled(Some(1)));
+    let [Want::CoolDown(_), Want::Tx(Tx::EndRun(end))] = &wants[..] else { panic!("{wants:?}") };
+    assert!(matches!(end.end, RunEnd::Failed { .. }), "{end:?}");
+    assert!(end.poll.is_some());
+}
+
 // covers: ING-15-04
 #[test]
 fn a_long_pause_gives_the_task_back_uncounted() {

@@ -1,0 +1,382 @@
+//! The crawler's contract (CRAWL-58..109): questions to platforms, answered at once, and what orchestrators outside need to
+//! work together. Its envelope is its own: `{success, data, error, meta}`.
+
+pub(super) mod cookies;
+pub(super) mod locks;
+pub(super) mod notes;
+
+use std::collections::BTreeMap;
+use tokio::time::Instant;
+
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use patra_core::Code;
+use patra_core::port::crawl::Wanted;
+use patra_engine::crawler::{Behalf, Crawled, Crawler, FoundNote, MAX_BATCH, Search, Trouble, Wish, flow};
+use patra_engine::sources::PROJECT;
+
+use super::input::{PathText, path_text};
+use crate::Api;
+use crate::envelope::Failure;
+use crate::request_id::RequestId;
+
+/// Longest keyword, note id and token; most tokens of a note.
+const MAX_KEYWORD: usize = 200;
+const MAX_NOTE_ID: usize = patra_core::crawl::MAX_NAME;
+const MAX_TOKEN: usize = 4 << 10;
+const MAX_TOKENS: usize = 16;
+
+/// Whether a path belongs to this contract.
+pub(crate) fn is_ours(path: &str) -> bool {
+    path.starts_with("/api/v1/crawler/") || matches!(path, "/api/v1/crawler" | "/api/search" | "/api/note/detail")
+}
+
+/// One answer on its way.
+pub(super) struct Reply {
+    id: RequestId,
+    began: Instant,
+    cookie_used: Option<String>,
+}
+
+impl Reply {
+    pub(super) fn to(id: RequestId) -> Reply {
+        Reply { id, began: Instant::now(), cookie_used: None }
+    }
+
+    fn meta(&self) -> Value {
+        let latency = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        json!({ "request_id": self.id.as_str(), "latency_ms": latency, "cookie_used": self.cookie_used })
+    }
+
+    pub(super) fn give(&self, result: Result<Value, Trouble>) -> Response {
+        match result {
+            Ok(data) => {
+                Json(json!({ "success": true, "data": data, "error": null, "meta": self.meta() })).into_response()
+            }
+            Err(trouble) => {
+                let error = error(&trouble);
+                let body = json!({ "success": false, "data": null, "error": error, "meta": self.meta() });
+                (status(trouble.code), Json(body)).into_response()
+            }
+        }
+    }
+}
+
+/// A failure of another door, in this envelope.
+pub(crate) fn refuse(failure: Failure, id: &RequestId) -> Response {
+    let (given, trouble) = (failure.status, Trouble::from(failure));
+    let code = trouble.code;
+    let mut response = Reply::to(id.clone()).give(Err(trouble));
+    // What has no code of its own keeps its status: a method that is not allowed.
+    if code == Code::InvalidInput {
+        *response.status_mut() = given;
+    }
+    response
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Trouble {
+        let message = match &failure.hint {
+            Some(hint) => format!("{}: {hint}", failure.message),
+            None => failure.message,
+        };
+        Trouble::new(failure.code, message).with(failure.details)
+    }
+}
+
+fn error(trouble: &Trouble) -> Value {
+    let mut error = json!({ "code": trouble.code, "message": trouble.message, "retryable": trouble.is_retryable() });
+    if !trouble.details.is_empty() {
+        error["details"] = Value::Object(trouble.details.clone());
+    }
+    error
+}
+
+/// CRAWL-75..82.
+fn status(code: Code) -> StatusCode {
+    match code {
+        Code::InvalidInput => StatusCode::BAD_REQUEST,
+        Code::Unauthorized => StatusCode::UNAUTHORIZED,
+        Code::Forbidden => StatusCode::FORBIDDEN,
+        Code::NotFound => StatusCode::NOT_FOUND,
+        Code::LockLost | Code::TaskConflict => StatusCode::CONFLICT,
+        Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+        Code::CookieInvalid | Code::PlatformError => StatusCode::BAD_GATEWAY,
+        Code::CookieExhausted | Code::NetworkError | Code::NotConfigured => StatusCode::SERVICE_UNAVAILABLE,
+        Code::TimeoutError => StatusCode::GATEWAY_TIMEOUT,
+        Code::PartialFail => StatusCode::MULTI_STATUS,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+pub(super) fn wrong(message: impl Into<String>) -> Trouble {
+    Trouble::new(Code::InvalidInput, message)
+}
+
+pub(super) fn no_store(error: patra_core::tx::TxError) -> Trouble {
+    Trouble::from(Failure::from(error))
+}
+
+/// A body of JSON. What is wrong with it is told without its values.
+pub(super) fn body<T>(given: Result<Json<T>, JsonRejection>) -> Result<T, Trouble> {
+    given.map(|Json(body)| body).map_err(|error| match error {
+        JsonRejection::JsonDataError(error) => wrong(format!("the body does not fit: {}", error.body_text())),
+        JsonRejection::JsonSyntaxError(_) => wrong("the body is no JSON"),
+        JsonRejection::MissingJsonContentType(_) => wrong("send the body with `Content-Type: application/json`"),
+        _ => wrong("the body cannot be read, or is longer than 1 MiB"),
+    })
+}
+
+/// A text of 1 to `most` characters without any that control.
+pub(super) fn text(name: &str, given: &str, most: usize) -> Result<(), Trouble> {
+    let length = given.chars().count();
+    if (1..=most).contains(&length) && !given.chars().any(char::is_control) {
+        return Ok(());
+    }
+    Err(wrong(format!("{name} must have 1 to {most} characters, none of them a control character"))
+        .detail("field", name.into()))
+}
+
+fn crawler(api: &Api) -> Result<&Crawler, Trouble> {
+    let crawler = api.crawler.as_ref();
+    let missing = || Trouble::new(Code::NotConfigured, "COOKIE_MASTER_KEY is not set: cookies cannot be opened");
+    api.vault.get().ok_or_else(missing)?;
+    crawler.ok_or_else(|| Trouble::new(Code::NotConfigured, "this process has no way out to platforms"))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SearchBody {
+    platform: String,
+    keyword: String,
+    page: Option<u64>,
+    page_size: Option<u32>,
+    sort_type: Option<String>,
+    note_type: Option<String>,
+    search_id: Option<String>,
+    cookie_name: Option<String>,
+    #[serde(default)]
+    exclude_cookies: Vec<String>,
+    /// Further parameters of the platform.
+    #[serde(default)]
+    params: BTreeMap<String, String>,
+}
+
+pub(super) async fn search(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    given: Result<Json<SearchBody>, JsonRejection>,
+) -> Response {
+    let mut reply = Reply::to(id);
+    let result = searched(&api, &mut reply, given).await;
+    reply.give(result)
+}
+
+async fn searched(
+    api: &Api,
+    reply: &mut Reply,
+    given: Result<Json<SearchBody>, JsonRejection>,
+) -> Result<Value, Trouble> {
+    let asked = body(given)?;
+    text("platform", &asked.platform, 64)?;
+    text("keyword", &asked.keyword, MAX_KEYWORD)?;
+    let page = asked.page.unwrap_or(1);
+    if page == 0 || asked.page_size == Some(0) {
+        return Err(wrong("page and page_size begin with 1"));
+    }
+    let mut params = asked.params;
+    let options = [("sort_type", asked.sort_type), ("note_type", asked.note_type)];
+    params.extend(options.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+    let behalf = behalf(reply, asked.cookie_name, asked.exclude_cookies)?;
+    let (platform, keyword) = (asked.platform.clone(), asked.keyword.clone());
+    let search = Search {
+        platform: asked.platform,
+        keyword: asked.keyword,
+        page,
+        page_size: asked.page_size,
+        search_id: asked.search_id,
+        params,
+    };
+    let Crawled { result, cookie_used } = crawler(api)?.search(search, &behalf).await;
+    reply.cookie_used = cookie_used;
+    let found = result?;
+    let items: Vec<_> = found.notes.into_iter().map(found_note).collect();
+    let mut data = json!({
+        "platform": platform, "keyword": keyword, "page": page, "page_size": found.page_size,
+        "has_more": found.has_more, "items": items,
+    });
+    if let Some(search_id) = found.search_id {
+        data["search_id"] = search_id.into();
+    }
+    Ok(data)
+}
+
+fn found_note(note: FoundNote) -> Value {
+    let mut item = Map::new();
+    item.insert("note_id".to_owned(), note.note_id.into());
+    item.extend(note.fields);
+    if !note.tokens.is_empty() {
+        item.insert("tokens".to_owned(), json!(note.tokens));
+    }
+    Value::Object(item)
+}
+
+fn behalf(reply: &Reply, cookie_name: Option<String>, exclude_cookies: Vec<String>) -> Result<Behalf, Trouble> {
+    for name in cookie_name.iter().chain(&exclude_cookies) {
+        text("cookie_name", name, 64)?;
+    }
+    Ok(Behalf { request_id: reply.id.as_str().to_owned(), cookie_name, exclude_cookies })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BatchBody {
+    platform: String,
+    note_ids: Vec<String>,
+    /// By note id.
+    #[serde(default)]
+    tokens: BTreeMap<String, BTreeMap<String, String>>,
+    cookie_name: Option<String>,
+    #[serde(default)]
+    exclude_cookies: Vec<String>,
+}
+
+pub(super) async fn batch(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    given: Result<Json<BatchBody>, JsonRejection>,
+) -> Response {
+    let mut reply = Reply::to(id);
+    match fetched(&api, &mut reply, given).await {
+        Ok(results) => several(&reply, results),
+        Err(trouble) => {
+            let body = json!({
+                "success": false, "items": [], "summary": { "total": 0, "succeeded": 0, "failed": 0 },
+                "error": error(&trouble), "meta": reply.meta(),
+            });
+            (status(trouble.code), Json(body)).into_response()
+        }
+    }
+}
+
+async fn fetched(
+    api: &Api,
+    reply: &mut Reply,
+    given: Result<Json<BatchBody>, JsonRejection>,
+) -> Result<Vec<(String, Result<Value, Trouble>)>, Trouble> {
+    let mut asked = body(given)?;
+    text("platform", &asked.platform, 64)?;
+    if asked.note_ids.is_empty() || asked.note_ids.len() > MAX_BATCH {
+        return Err(wrong(format!("note_ids holds 1 to {MAX_BATCH} ids, not {}", asked.note_ids.len())));
+    }
+    for note_id in &asked.note_ids {
+        text("note_ids", note_id, MAX_NOTE_ID)?;
+    }
+    let behalf = behalf(reply, asked.cookie_name, asked.exclude_cookies)?;
+    let crawler = crawler(api)?;
+    let mut wishes = Vec::new();
+    for note_id in asked.note_ids {
+        let tokens = asked.tokens.remove(&note_id).unwrap_or_default();
+        wishes.push(wish(api, &asked.platform, note_id, tokens).await?);
+    }
+    let batch = crawler.details(&asked.platform, wishes, &behalf).await?;
+    reply.cookie_used = batch.cookie_used;
+    Ok(batch.result)
+}
+
+/// What is wanted of a note: with the tokens that its candidate keeps, where none are given (CRAWL-195).
+async fn wish(
+    api: &Api,
+    platform: &str,
+    note_id: String,
+    mut tokens: BTreeMap<String, String>,
+) -> Result<Wish, Trouble> {
+    if tokens.len() > MAX_TOKENS || tokens.values().any(|token| token.len() > MAX_TOKEN) {
+        return Err(wrong(format!("a note has at most {MAX_TOKENS} tokens of {MAX_TOKEN} bytes")));
+    }
+    if tokens.is_empty() {
+        let wanted = Wanted {
+            project_key: PROJECT.to_owned(),
+            platform: Some(platform.to_owned()),
+            note_id: Some(note_id.clone()),
+            limit: 1,
+            ..Wanted::default()
+        };
+        let known = api.store.candidates(wanted).await.map_err(no_store)?;
+        if let Some(candidate) = known.first() {
+            tokens =
+                flow::read_tokens(&api.vault, candidate).map_err(|reason| Trouble::new(Code::NotConfigured, reason))?;
+        }
+    }
+    Ok(Wish { note_id, tokens })
+}
+
+/// CRAWL-64..73.
+fn several(reply: &Reply, results: Vec<(String, Result<Value, Trouble>)>) -> Response {
+    let failed: Vec<_> = results.iter().filter_map(|(id, result)| Some((id, result.as_ref().err()?.clone()))).collect();
+    let (total, lost) = (results.len(), failed.len());
+    let failed_ids: Vec<_> = failed.iter().map(|(id, _)| (*id).clone()).collect();
+    let common = failed
+        .first()
+        .map(|(_, trouble)| trouble.code)
+        .filter(|code| lost == total && failed.iter().all(|(_, trouble)| trouble.code == *code));
+    let trouble = (lost > 0).then(|| {
+        let code = common.unwrap_or(Code::PartialFail);
+        let message = match failed.first() {
+            Some((_, first)) if common.is_some() && total == 1 => first.message.clone(),
+            _ => format!("{lost} of {total} items failed"),
+        };
+        let mut trouble = Trouble::new(code, message).detail("failed_ids", json!(failed_ids));
+        if let Some((_, first)) = failed.first().filter(|_| common.is_some()) {
+            trouble.details.extend(first.details.clone());
+        }
+        trouble
+    });
+    let status = trouble.as_ref().map_or(StatusCode::OK, |trouble| status(trouble.code));
+    let items: Vec<_> = results
+        .into_iter()
+        .map(|(id, result)| match result {
+            Ok(data) => json!({ "id": id, "success": true, "data": data }),
+            Err(trouble) => json!({ "id": id, "success": false, "error": error(&trouble) }),
+        })
+        .collect();
+    let body = json!({
+        "success": lost == 0, "items": items,
+        "summary": { "total": total, "succeeded": total - lost, "failed": lost },
+        "error": trouble.as_ref().map(error), "meta": reply.meta(),
+    });
+    (status, Json(body)).into_response()
+}
+
+/// `platform`, `cookie_name`, and whatever else is given is a token.
+type SingleParams = BTreeMap<String, String>;
+
+pub(super) async fn single(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    note_id: PathText,
+    params: Result<Query<SingleParams>, QueryRejection>,
+) -> Response {
+    let mut reply = Reply::to(id);
+    let result = async {
+        let note_id = path_text(note_id)?;
+        text("note_id", &note_id, MAX_NOTE_ID)?;
+        let Query(mut params) = params.map_err(|error| wrong(error.body_text()))?;
+        let platform = params.remove("platform").ok_or_else(|| wrong("platform is missing"))?;
+        text("platform", &platform, 64)?;
+        let behalf = behalf(&reply, params.remove("cookie_name"), Vec::new())?;
+        let crawler = crawler(&api)?;
+        let wish = wish(&api, &platform, note_id, params).await?;
+        let Crawled { result, cookie_used } = crawler.detail(&platform, &wish, &behalf).await;
+        reply.cookie_used = cookie_used;
+        result
+    }
+    .await;
+    reply.give(result)
+}

@@ -1,0 +1,320 @@
+//! Notes to be fetched and notes that were fetched.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::Query;
+use axum::extract::State;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::response::Response;
+use axum::{Extension, Json};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use patra_core::crawl::{Candidate, MAX_META, MAX_NAME, Note, idempotency_key};
+use patra_core::port::CommandsExt as _;
+use patra_core::port::crawl::Wanted;
+use patra_core::tx::{
+    AddCandidates, CandidateFailed, CandidatesClaimed, ClaimCandidates, FailCandidate, MAX_CANDIDATES, NewCandidate,
+    RequeueCandidates,
+};
+use patra_core::{Code, Ts};
+use patra_engine::crawler::{Trouble, flow};
+use patra_engine::sources::PROJECT;
+
+use super::super::input::{PathText, path_text};
+use super::locks::{ListParams, lost, no_execution, params};
+use super::{MAX_NOTE_ID, Reply, body, no_store, text, wrong};
+use crate::Api;
+use crate::request_id::RequestId;
+
+/// Largest address of a note.
+const MAX_URL: usize = 4 << 10;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::routes) struct CandidatesBody {
+    platform: String,
+    source_keyword: Option<String>,
+    #[serde(alias = "candidates")]
+    items: Vec<CandidateBody>,
+}
+
+/// An item of a search may be handed on as it came.
+#[derive(Deserialize)]
+struct CandidateBody {
+    note_id: String,
+    #[serde(default)]
+    note_url: String,
+    source_keyword: Option<String>,
+    #[serde(default)]
+    tokens: BTreeMap<String, String>,
+}
+
+pub(in crate::routes) async fn add_candidates(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    given: Result<Json<CandidatesBody>, JsonRejection>,
+) -> Response {
+    let reply = Reply::to(id);
+    let result = async {
+        let given = body(given)?;
+        text("platform", &given.platform, 64)?;
+        if given.items.is_empty() || given.items.len() > MAX_CANDIDATES {
+            return Err(wrong(format!("items holds 1 to {MAX_CANDIDATES} notes, not {}", given.items.len())));
+        }
+        let secret = match &api.crawler {
+            Some(crawler) => crawler.has_secret_tokens(&given.platform).await?,
+            None => false,
+        };
+        let mut candidates = Vec::with_capacity(given.items.len());
+        for item in given.items {
+            text("note_id", &item.note_id, MAX_NOTE_ID)?;
+            if item.note_url.len() > MAX_URL || item.note_url.chars().any(char::is_control) {
+                return Err(wrong(format!("note_url has at most {MAX_URL} bytes and no control characters")));
+            }
+            let source_keyword = item.source_keyword.or_else(|| given.source_keyword.clone());
+            source_keyword.as_deref().map_or(Ok(()), |word| text("source_keyword", word, MAX_NAME))?;
+            let tokens = flow::store_tokens(&api.vault, secret, &given.platform, &item.note_id, &item.tokens)
+                .map_err(|reason| Trouble::new(Code::NotConfigured, reason))?;
+            candidates.push(NewCandidate { note_id: item.note_id, note_url: item.note_url, source_keyword, tokens });
+        }
+        let add = AddCandidates { project_key: PROJECT.to_owned(), platform: given.platform, candidates };
+        let added = api.store.run(Arc::new(add)).await.map_err(no_store)?;
+        Ok(json!({ "created": added.created, "existing": added.existing }))
+    }
+    .await;
+    reply.give(result)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::routes) struct ClaimBody {
+    execution_id: String,
+    batch_size: Option<u32>,
+    platform: Option<String>,
+}
+
+pub(in crate::routes) async fn claim(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    given: Result<Json<ClaimBody>, JsonRejection>,
+) -> Response {
+    let reply = Reply::to(id);
+    let result = async {
+        let ClaimBody { execution_id, batch_size, platform } = body(given)?;
+        text("execution_id", &execution_id, MAX_NAME)?;
+        let limit = batch_size.unwrap_or(api.batch_size);
+        if limit == 0 || limit as usize > MAX_CANDIDATES {
+            return Err(wrong(format!("batch_size is 1 to {MAX_CANDIDATES}")));
+        }
+        let claim = ClaimCandidates { execution_id: execution_id.clone(), limit, platform, timeout: api.lock_timeout };
+        let records = match api.store.run(claim).await.map_err(no_store)? {
+            CandidatesClaimed::Claimed(records) => records,
+            CandidatesClaimed::Lost(execution) => return Err(lost(&execution)),
+            CandidatesClaimed::Unknown => return Err(no_execution(&execution_id)),
+        };
+        let shown: Vec<_> = records
+            .iter()
+            .map(|record| {
+                // Whoever holds the record needs its tokens for the details.
+                let mut shown = candidate(record);
+                shown["tokens"] = json!(flow::read_tokens(&api.vault, record).unwrap_or_default());
+                shown
+            })
+            .collect();
+        Ok(json!({ "locked_count": shown.len(), "records": shown }))
+    }
+    .await;
+    reply.give(result)
+}
+
+fn candidate(record: &Candidate) -> Value {
+    let meta: Value = serde_json::from_str(&record.exec_meta).unwrap_or_default();
+    json!({
+        "note_id": record.note_id, "platform": record.platform, "note_url": record.note_url,
+        "status": record.status, "processing_lock": record.processing_lock, "locked_at": record.locked_at,
+        "retry_count": record.retry_count, "source_keyword": record.source_keyword,
+        "last_error_code": record.last_error_code, "exec_meta": meta,
+        "created_at": record.created_at, "updated_at": record.updated_at,
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::routes) struct FailBody {
+    execution_id: String,
+    platform: String,
+    error_code: String,
+    exec_meta: Option<serde_json::Map<String, Value>>,
+}
+
+pub(in crate::routes) async fn fail(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    note_id: PathText,
+    given: Result<Json<FailBody>, JsonRejection>,
+) -> Response {
+    let reply = Reply::to(id.clone());
+    let result = async {
+        let (note_id, given) = (path_text(note_id)?, body(given)?);
+        if !Code::ALL.iter().any(|code| code.as_str() == given.error_code) {
+            return Err(wrong("error_code is no known code, such as TIMEOUT_ERROR"));
+        }
+        let fail = FailCandidate {
+            project_key: PROJECT.to_owned(),
+            execution_id: given.execution_id.clone(),
+            platform: given.platform,
+            note_id: note_id.clone(),
+            error_code: given.error_code,
+            tried: flow::tried(id.as_str(), &meta(given.exec_meta)?, api.clock.now()),
+        };
+        match api.store.run(fail).await.map_err(no_store)? {
+            CandidateFailed::Failed(record) => Ok(json!({
+                "note_id": record.note_id, "status": record.status, "retry_count": record.retry_count,
+            })),
+            CandidateFailed::NotHeld(holder) => {
+                let message = format!("note {note_id} is not held by execution {}", given.execution_id);
+                Err(Trouble::new(Code::LockLost, message).detail("holder", json!(holder)))
+            }
+            CandidateFailed::Unknown => {
+                Err(Trouble::new(Code::NotFound, format!("there is no candidate {note_id} on this platform")))
+            }
+        }
+    }
+    .await;
+    reply.give(result)
+}
+
+fn meta(given: Option<serde_json::Map<String, Value>>) -> Result<String, Trouble> {
+    let text = Value::Object(given.unwrap_or_default()).to_string();
+    if text.len() > MAX_META {
+        return Err(wrong(format!("exec_meta is at most {MAX_META} bytes of JSON")));
+    }
+    without_nul(&text)?;
+    Ok(text)
+}
+
+/// PostgreSQL cannot store NUL, in JSON neither.
+fn without_nul(json: &str) -> Result<(), Trouble> {
+    if json.contains("\\u0000") { Err(wrong("no text may hold the character NUL")) } else { Ok(()) }
+}
+
+pub(in crate::routes) async fn candidates(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    given: Result<Query<ListParams>, QueryRejection>,
+) -> Response {
+    let reply = Reply::to(id);
+    let result = async {
+        let params = params(given)?;
+        let status = params.status("pending, processing, collected, failed")?;
+        let wanted = Wanted { candidate: status, ..params.wanted()? };
+        let (limit, rows) = (wanted.limit, api.store.candidates(wanted).await.map_err(no_store)?);
+        let next = rows.last().map(|row| row.id).filter(|_| rows.len() == limit as usize);
+        Ok(json!({ "items": rows.iter().map(candidate).collect::<Vec<_>>(), "next_after": next }))
+    }
+    .await;
+    reply.give(result)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::routes) struct RequeueBody {
+    platform: String,
+    note_id: Option<String>,
+    source_keyword: Option<String>,
+}
+
+pub(in crate::routes) async fn requeue(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    given: Result<Json<RequeueBody>, JsonRejection>,
+) -> Response {
+    let reply = Reply::to(id);
+    let result = async {
+        let RequeueBody { platform, note_id, source_keyword } = body(given)?;
+        let requeue = RequeueCandidates { project_key: PROJECT.to_owned(), platform, note_id, source_keyword };
+        let requeued = api.store.run(requeue).await.map_err(no_store)?.requeued;
+        Ok(json!({ "requeued": requeued }))
+    }
+    .await;
+    reply.give(result)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::routes) struct NoteBody {
+    /// Who writes; a note is stored whoever it is (CRAWL-128).
+    #[serde(rename = "execution_id")]
+    _execution_id: Option<String>,
+    record_info: RecordInfo,
+    crawl_result: serde_json::Map<String, Value>,
+    exec_meta: Option<serde_json::Map<String, Value>>,
+}
+
+/// The record as it was claimed may be handed back.
+#[derive(Deserialize)]
+struct RecordInfo {
+    note_id: String,
+    platform: String,
+    note_url: Option<String>,
+}
+
+pub(in crate::routes) async fn write(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    given: Result<Json<NoteBody>, JsonRejection>,
+) -> Response {
+    let reply = Reply::to(id.clone());
+    let result = async {
+        let NoteBody { record_info: record, crawl_result, exec_meta, .. } = body(given)?;
+        text("note_id", &record.note_id, MAX_NOTE_ID)?;
+        text("platform", &record.platform, 64)?;
+        let result = Value::Object(crawl_result);
+        without_nul(&result.to_string())?;
+        let published = result.get("published_at").filter(|at| !at.is_null());
+        if published.is_some_and(|at| at.as_str().and_then(|at| at.parse::<Ts>().ok()).is_none()) {
+            return Err(wrong("crawl_result.published_at is no time in RFC 3339"));
+        }
+        let tried = flow::tried(id.as_str(), &meta(exec_meta)?, api.clock.now());
+        let url = record.note_url.filter(|url| !url.is_empty());
+        let write = flow::new_note(PROJECT, &record.platform, &record.note_id, url, &result, tried);
+        let written = api.store.run(Arc::new(write)).await.map_err(no_store)?;
+        let key = idempotency_key(&record.note_id);
+        Ok(match written.created {
+            true => json!({ "action": "created", "id": written.id, "idempotency_key": key }),
+            false => json!({ "action": "skipped", "existing_id": written.id, "idempotency_key": key }),
+        })
+    }
+    .await;
+    reply.give(result)
+}
+
+pub(in crate::routes) async fn notes(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    given: Result<Query<ListParams>, QueryRejection>,
+) -> Response {
+    let reply = Reply::to(id);
+    let result = async {
+        let wanted = params(given)?.wanted()?;
+        let (limit, rows) = (wanted.limit, api.store.notes(wanted).await.map_err(no_store)?);
+        let next = rows.last().map(|row| row.id).filter(|_| rows.len() == limit as usize);
+        Ok(json!({ "items": rows.iter().map(note).collect::<Vec<_>>(), "next_after": next }))
+    }
+    .await;
+    reply.give(result)
+}
+
+fn note(note: &Note) -> Value {
+    let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
+    json!({
+        "id": note.id, "platform": note.platform, "note_id": note.note_id, "note_url": note.note_url,
+        "idempotency_key": note.idempotency_key, "title": note.title, "content": note.content,
+        "author": note.author, "published_at": note.published_at, "fetched_at": note.fetched_at,
+        "processing_lock": note.processing_lock, "locked_at": note.locked_at, "retry_count": note.retry_count,
+        "last_error_code": note.last_error_code, "exec_meta": parsed(&note.exec_meta),
+        "crawl_result": parsed(&note.crawl_result),
+    })
+}

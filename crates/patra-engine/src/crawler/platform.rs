@@ -1,0 +1,161 @@
+//! A platform is a provenance with a search whose `update.detail` names the endpoint that gives single notes (CRAWL-186).
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use patra_connectors::Pager;
+use patra_core::port::Queries;
+use patra_core::protocol::run::Page;
+use patra_core::record::Record;
+use patra_core::state::AuthType;
+use patra_core::{Code, Ts};
+use patra_spec::{Manifest, Operation, Overrides, Role, Snapshot};
+
+use super::Trouble;
+use crate::gate::Lane;
+use crate::registry;
+use crate::shared::lock;
+
+/// How long what was read of the registry is believed.
+const BELIEVED: Duration = Duration::from_secs(2);
+const MAX_ENTRIES: usize = 100;
+/// Platforms that an error names, at most.
+const MAX_NAMED: usize = 20;
+
+#[derive(Debug)]
+pub(crate) struct Platform {
+    pub(crate) code: String,
+    pub(super) search: Side,
+    pub(super) detail: Side,
+    pub(super) check: Option<Side>,
+}
+
+/// One endpoint, ready to be asked.
+#[derive(Debug)]
+pub(super) struct Side {
+    pub(super) spec: Snapshot,
+    pub(super) pager: Pager,
+    pub(super) lane: Lane,
+}
+
+impl Platform {
+    fn new(code: &str, manifest: &Manifest) -> Result<Platform, Trouble> {
+        let searches =
+            manifest.endpoints.iter().filter(|(_, endpoint)| endpoint.role.unwrap_or_default() == Role::Search);
+        let detailed = searches.filter_map(|(name, endpoint)| {
+            Some((name, endpoint.update.as_ref().and_then(|update| update.detail.clone())?))
+        });
+        let Some((search, detail)) = detailed.min_by_key(|(name, _)| *name != "search") else {
+            let message =
+                format!("`{code}` cannot be crawled: its manifest has no search with `update: {{ detail: … }}`");
+            return Err(Trouble::new(Code::InvalidInput, message));
+        };
+        let check = manifest.endpoints.contains_key("check").then(|| Side::new(manifest, "check")).transpose()?;
+        Ok(Platform {
+            code: code.to_owned(),
+            search: Side::new(manifest, search)?,
+            detail: Side::new(manifest, &detail)?,
+            check,
+        })
+    }
+
+    /// What a search says of a note: its fields, and apart from them the tokens for its details.
+    pub(super) fn found(&self, record: &Record) -> super::FoundNote {
+        let mut fields = fields(record);
+        let mut tokens = BTreeMap::new();
+        for name in self.detail.spec.params.keys() {
+            if let Some(value) = fields.remove(name) {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                tokens.insert(name.clone(), text);
+            }
+        }
+        super::FoundNote { note_id: record.key.clone(), fields, tokens }
+    }
+
+    /// The note in an answer that was asked for it.
+    pub(super) fn note(&self, page: &Page, note_id: &str) -> Result<Value, Trouble> {
+        if let Some(rejected) = page.rejected.first() {
+            let message = format!("the note came in a form that cannot be used: {}", rejected.reason);
+            return Err(Trouble::new(Code::PlatformError, message));
+        }
+        match page.records.iter().find(|record| record.key == note_id) {
+            Some(record) => {
+                let mut note = fields(record);
+                note.insert("note_id".to_owned(), note_id.into());
+                note.insert("raw".to_owned(), serde_json::from_slice(&record.payload).unwrap_or_default());
+                Ok(Value::Object(note))
+            }
+            None if page.records.is_empty() => {
+                Err(Trouble::new(Code::NotFound, format!("the platform has no note {note_id}")))
+            }
+            None => Err(Trouble::new(Code::PlatformError, "the platform answered with another note")),
+        }
+    }
+}
+
+fn fields(record: &Record) -> Map<String, Value> {
+    serde_json::from_str(&record.fields).unwrap_or_default()
+}
+
+impl Side {
+    fn new(manifest: &Manifest, endpoint: &str) -> Result<Side, Trouble> {
+        let compiled = patra_spec::inspect(manifest, endpoint, Operation::Harvest, &Overrides::default());
+        let spec = compiled.map_err(|problems| Trouble::new(Code::InternalError, problems.to_string()))?.snapshot;
+        let pager = Pager::alone(&spec).map_err(Trouble::from)?;
+        Ok(Side { pager, lane: Lane::of(&spec), spec })
+    }
+}
+
+impl Side {
+    pub(super) fn wants_cookie(&self) -> bool {
+        self.pager.first_authoriser().kind() == Some(AuthType::Cookie)
+    }
+}
+
+/// When it was read, the version that was read, and what it is.
+type Entry = (Ts, String, Arc<Platform>);
+
+/// The platforms that were asked for.
+#[derive(Debug, Default)]
+pub(super) struct Platforms {
+    known: Mutex<HashMap<String, Entry>>,
+}
+
+impl Platforms {
+    pub(super) async fn get(&self, queries: &dyn Queries, code: &str, now: Ts) -> Result<Arc<Platform>, Trouble> {
+        let known = lock(&self.known).get(code).cloned();
+        if let Some((_, _, platform)) = known.as_ref().filter(|(read, _, _)| now.since(*read) < BELIEVED) {
+            return Ok(Arc::clone(platform));
+        }
+        let unreadable = |error| Trouble::new(Code::InternalError, format!("the registry cannot be read: {error}"));
+        let Some(stored) = queries.registry(code).await.map_err(unreadable)? else {
+            return Err(unknown(queries, code).await);
+        };
+        let platform = match known.filter(|(_, version, _)| *version == stored.document_hash) {
+            Some((_, _, platform)) => platform,
+            None => {
+                let manifest = patra_spec::registry::manifest(code, &stored.rows)
+                    .map_err(|problems| Trouble::new(Code::InternalError, problems.to_string()))?;
+                Arc::new(Platform::new(code, &manifest)?)
+            }
+        };
+        let mut known = lock(&self.known);
+        if known.len() >= MAX_ENTRIES {
+            known.clear();
+        }
+        known.insert(code.to_owned(), (now, stored.document_hash, Arc::clone(&platform)));
+        Ok(platform)
+    }
+}
+
+async fn unknown(queries: &dyn Queries, code: &str) -> Trouble {
+    let mut codes = registry::codes(queries).await.unwrap_or_default();
+    codes.truncate(MAX_NAMED);
+    let known =
+        if codes.is_empty() { "none is applied yet".to_owned() } else { format!("known: {}", codes.join(", ")) };
+    let shown: String = code.chars().filter(|c| !c.is_control()).take(64).collect();
+    Trouble::new(Code::InvalidInput, format!("there is no platform `{shown}` ({known})"))
+}

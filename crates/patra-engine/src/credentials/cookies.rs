@@ -1,0 +1,139 @@
+//! What people do with the pool of cookies, whichever door they come through. Values come in and never go out again.
+
+use patra_connectors::auth::name;
+use patra_core::CredentialId;
+use patra_core::credential::{Binding, is_alias};
+use patra_core::port::credential::Ask;
+use patra_core::port::{CommandsExt as _, Store};
+use patra_core::registry::WHOLE;
+use patra_core::secret::{Secret, Secrets};
+use patra_core::state::{AuthType, CredentialStatus};
+use patra_core::tx::{CookieSaved, ReactivateCookie, Reseal, RevokeCredential, SaveCookie, Sealed, TxError, Versions};
+use patra_core::vault::Vault;
+
+use super::admin::Error;
+
+/// Requests a day that a limit may allow.
+const MAX_DAILY_LIMIT: u32 = 1_000_000;
+
+/// A cookie to be stored.
+#[derive(Clone, Debug)]
+pub struct NewCookie {
+    pub name: String,
+    pub platform: String,
+    pub value: Secret,
+    pub priority: Option<i32>,
+    pub daily_limit: Option<u32>,
+}
+
+/// Stores a cookie, or replaces the value of the one of this name. The same value again changes nothing but priority and
+/// limit (CRAWL-RULE-2).
+pub async fn save(store: &dyn Store, vault: &Vault, new: &NewCookie) -> Result<CookieSaved, Error> {
+    if !is_alias(&new.name) {
+        let message = "cookie_name has small letters, digits, `-`, `_` and `.`, at most 64 of them";
+        return Err(Error::Invalid(message.to_owned()));
+    }
+    let value = new.value.expose();
+    if value.trim().is_empty() || value.chars().any(char::is_control) {
+        return Err(Error::Invalid("cookie_value is empty, or holds control characters".to_owned()));
+    }
+    if new.daily_limit.is_some_and(|limit| limit > MAX_DAILY_LIMIT) {
+        return Err(Error::Invalid(format!("daily_limit is at most {MAX_DAILY_LIMIT}")));
+    }
+    let secrets = Secrets::from([(name::COOKIE.to_owned(), new.value.clone())]);
+    let binding =
+        Binding { alias: new.name.clone(), provenance_code: new.platform.clone(), endpoint_name: WHOLE.to_owned() };
+    // Somebody else may store the same name at the same time: then look again.
+    for _ in 0..5 {
+        let known = store.credentials(Ask::Alias(new.name.clone())).await?;
+        let active =
+            known.iter().find(|one| one.auth_type == AuthType::Cookie && one.status == CredentialStatus::Active);
+        if let Some(other) = active.filter(|one| one.binding != binding) {
+            return Err(Error::Invalid(format!(
+                "the cookie `{}` is one of {}: delete it there first",
+                new.name, other.binding.provenance_code
+            )));
+        }
+        let newest = known.iter().filter(|one| one.binding == binding).map(|one| one.version).max().unwrap_or(0);
+        let version = active.map_or(newest + 1, |one| one.version);
+        let same = active.is_some_and(|one| vault.open(one).is_ok_and(|held| held == secrets));
+        let sealed = match same {
+            true => None,
+            false => Some(Sealed { text: vault.seal(&binding, version, &secrets)?, key_id: vault.key_id().to_owned() }),
+        };
+        let save = SaveCookie {
+            binding: binding.clone(),
+            version,
+            value: sealed,
+            priority: new.priority,
+            daily_limit: new.daily_limit,
+        };
+        match store.run(save).await {
+            Err(TxError::Conflict | TxError::Unknown(_) | TxError::Busy) => {}
+            answer => return Ok(answer?),
+        }
+    }
+    Err(TxError::Busy.into())
+}
+
+/// Changes how often a day a cookie is used.
+pub async fn limit(store: &dyn Store, name: &str, daily_limit: u32) -> Result<(), Error> {
+    let known = store.credentials(Ask::Alias(name.to_owned())).await?;
+    let active = known.iter().find(|one| one.auth_type == AuthType::Cookie && one.status == CredentialStatus::Active);
+    let one = active.ok_or_else(|| Error::Invalid("only cookies have a daily limit".to_owned()))?;
+    let (binding, version) = (one.binding.clone(), one.version);
+    let save = SaveCookie { binding, version, value: None, priority: None, daily_limit: Some(daily_limit) };
+    store.run(save).await?;
+    Ok(())
+}
+
+/// A person leads a cookie out of `invalid` or `banned`.
+pub async fn reactivate(store: &dyn Store, name: &str) -> Result<CredentialId, Error> {
+    let answer = store.run(ReactivateCookie { name: name.to_owned() }).await?;
+    answer.id.ok_or_else(|| Error::NotFound(name.to_owned()))
+}
+
+/// Deletes a cookie; true when there was one.
+pub async fn delete(store: &dyn Store, name: &str) -> Result<bool, Error> {
+    let known = store.credentials(Ask::Alias(name.to_owned())).await?;
+    let mut deleted = false;
+    for one in known.iter().filter(|one| one.auth_type == AuthType::Cookie && one.status == CredentialStatus::Active) {
+        let revoke = RevokeCredential { binding: one.binding.clone(), versions: Versions::All };
+        deleted |= store.run(revoke).await?.revoked > 0;
+    }
+    Ok(deleted)
+}
+
+/// Seals everything anew that was not sealed with the first key of the vault (CRAWL-146). May die at any moment and be run
+/// again: each secret is replaced in one step, and only while it is the one that was read. Says how many were, and what
+/// cannot be opened.
+pub async fn reseal(store: &dyn Store, vault: &Vault, mut tell: impl FnMut(u64)) -> Result<(u64, Vec<String>), Error> {
+    let (mut after, mut done, mut stuck) = (CredentialId(0), 0, Vec::new());
+    loop {
+        let ask = Ask::SealedWithoutKey { key_id: vault.key_id().to_owned(), after };
+        let found = store.credentials(ask).await?;
+        let Some(last) = found.last() else { return Ok((done, stuck)) };
+        after = last.id;
+        for credential in &found {
+            let key_id = vault.key_id().to_owned();
+            let opened = vault.open(credential).and_then(|secrets| {
+                let token = credential.state.sealed.as_deref();
+                Ok((secrets, token.map(|sealed| vault.open_token(credential.id, sealed)).transpose()?))
+            });
+            let Ok((secrets, token)) = opened else {
+                stuck.push(credential.binding.alias.clone());
+                continue;
+            };
+            let text = vault.seal(&credential.binding, credential.version, &secrets)?;
+            let new = Sealed { text, key_id: key_id.clone() };
+            let reseal = Reseal { credential: credential.id, token: false, old: credential.sealed.clone(), new };
+            // One that was replaced meanwhile is sealed with the new key already.
+            done += u64::from(store.run(reseal).await?.resealed);
+            if let (Some(token), Some(old)) = (token, &credential.state.sealed) {
+                let new = Sealed { text: vault.seal_token(credential.id, &token)?, key_id };
+                store.run(Reseal { credential: credential.id, token: true, old: old.clone(), new }).await?;
+            }
+            tell(done);
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The pool of cookies. What wears one out and which is taken is decided in the core; here its wear is read under its lock
+//! and written back. The order of locks: name or source, binding, definition, runtime half.
+
+use patra_core::CredentialId;
+use patra_core::cookie::{DEFAULT_DAILY_LIMIT, DEFAULT_PRIORITY, Wear};
+use patra_core::credential::{Binding, State};
+use patra_core::state::TokenStatus;
+use patra_core::tx::{
+    CookieJudged, CookiePicked, CookieReactivated, CookieSaved, JudgeCookie, PickCookie, ReactivateCookie, Reseal,
+    Resealed, SaveCookie, Sealed, TxError,
+};
+use tokio_postgres::Row;
+
+use super::credential::{self, read_credential, read_state};
+use super::{NOW, count, moment};
+use crate::error::Fail;
+use crate::pool::{Session, pipeline};
+use crate::time::{Time, maybe};
+
+/// "No other has the name" must still hold when ours is written.
+pub(super) const LOCK_NAME: &str =
+    "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' cookie ' || $1::text, 0))";
+
+/// Whoever takes a cookie of a source sees what those before have taken: no limit is passed, and none is found used up that
+/// is not.
+const LOCK_POOL: &str =
+    "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' cookies of ' || $1::text, 0))";
+
+pub(super) const NAMED: &str = "
+SELECT id, alias, provenance_code, endpoint_name, version, sealed
+FROM reg_prov_credential
+WHERE alias = $1 AND type_code = 'COOKIE' AND status_code = 'ACTIVE'
+FOR UPDATE";
+
+const NEWEST: &str = "
+SELECT coalesce(max(version), 0) FROM reg_prov_credential WHERE alias = $1 AND provenance_code = $2 AND endpoint_name = $3";
+
+const INSERT: &str = "
+INSERT INTO reg_prov_credential
+  (alias, provenance_code, endpoint_name, version, type_code, priority, sealed, key_id, status_code, daily_limit,
+   created_at, updated_at)
+VALUES ($1, $2, $3, $4, 'COOKIE', $5, $6, $7, 'ACTIVE', $8, $9, $9)
+RETURNING id";
+
+const CHANGE: &str = "
+UPDATE reg_prov_credential
+SET sealed = coalesce($2, sealed), key_id = coalesce($3, key_id), priority = coalesce($4, priority),
+  daily_limit = coalesce($5, daily_limit), updated_at = $6
+WHERE id = $1";
+
+const POOL: &str = "
+SELECT c.id, c.alias, c.provenance_code, c.endpoint_name, c.version, c.type_code, c.priority, c.sealed, c.status_code,
+  s.version, s.sealed, s.expires_at, s.status_code, s.fail_count, s.last_error, s.updated_at,
+  c.daily_limit, s.cookie_code, s.daily_used, s.used_day, s.consecutive_errors, s.total_errors, s.cooling_until,
+  s.cooling_since, s.last_used_at
+FROM reg_prov_credential c LEFT JOIN ing_credential_state s ON s.credential_id = c.id
+WHERE c.provenance_code = $1 AND c.status_code = 'ACTIVE' AND c.type_code = 'COOKIE' AND c.endpoint_name IN ($2, '*')";
+
+/// Holds off a revocation until the runtime half is written.
+const MAKE_STATE: &str = "
+WITH live AS (
+  SELECT id FROM reg_prov_credential WHERE id = $1 AND status_code = 'ACTIVE' AND type_code = 'COOKIE' FOR SHARE)
+INSERT INTO ing_credential_state (credential_id, status_code, updated_at)
+SELECT id, 'ACTIVE', clock_timestamp() FROM live
+ON CONFLICT (credential_id) DO NOTHING";
+
+const LOCK_STATE: &str = "
+SELECT s.version, s.sealed, s.expires_at, s.status_code, s.fail_count, s.last_error, s.updated_at,
+  c.daily_limit, s.cookie_code, s.daily_used, s.used_day, s.consecutive_errors, s.total_errors, s.cooling_until,
+  s.cooling_since, s.last_used_at
+FROM ing_credential_state s JOIN reg_prov_credential c ON c.id = s.credential_id
+WHERE s.credential_id = $1 AND c.type_code = 'COOKIE' AND c.status_code = 'ACTIVE'
+FOR UPDATE OF s";
+
+const RESTED: &str = "
+SELECT s.credential_id
+FROM ing_credential_state s JOIN reg_prov_credential c ON c.id = s.credential_id
+WHERE s.cooling_until <= $1 AND c.status_code = 'ACTIVE'
+ORDER BY s.credential_id";
+
+const WRITE_WEAR: &str = "
+UPDATE ing_credential_state
+SET cookie_code = $2, daily_used = $3, used_day = $4, consecutive_errors = $5, total_errors = $6, cooling_until = $7,
+  cooling_since = $8, last_used_at = $9, updated_at = $10
+WHERE credential_id = $1";
+
+const BLAME: &str = "UPDATE ing_credential_state SET last_error = $2 WHERE credential_id = $1";
+
+const TRUST: &str = "
+UPDATE ing_credential_state
+SET version = version + $2::boolean::integer, status_code = 'ACTIVE', fail_count = 0, last_error = NULL
+WHERE credential_id = $1";
+
+const RESEAL: &str = "
+UPDATE reg_prov_credential SET sealed = $3, key_id = $4, updated_at = clock_timestamp()
+WHERE id = $1 AND sealed = $2 AND status_code = 'ACTIVE'
+RETURNING id";
+
+const RESEAL_TOKEN: &str = "
+UPDATE ing_credential_state SET sealed = $3, key_id = $4, updated_at = clock_timestamp()
+WHERE credential_id = $1 AND sealed = $2
+  AND EXISTS (SELECT 1 FROM reg_prov_credential WHERE id = $1 AND status_code = 'ACTIVE')
+RETURNING id";
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] = &[
+    LOCK_NAME,
+    LOCK_POOL,
+    NAMED,
+    NEWEST,
+    INSERT,
+    CHANGE,
+    POOL,
+    MAKE_STATE,
+    LOCK_STATE,
+    RESTED,
+    WRITE_WEAR,
+    BLAME,
+    TRUST,
+    RESEAL,
+    RESEAL_TOKEN,
+];
+
+/// Nine columns from `at` on: the limit, and the wear in the order of [`LOCK_STATE`], null for one that was never used.
+pub(crate) fn read_wear(row: &Row, at: usize) -> Result<Wear, Fail> {
+    let daily_limit = row.try_get::<_, Option<i64>>(at)?.map_or(DEFAULT_DAILY_LIMIT, count);
+    let Some(status) = row.try_get::<_, Option<&str>>(at + 1)? else { return Ok(Wear::new(daily_limit)) };
+    Ok(Wear {
+        status: status.parse()?,
+        daily_used: count(row.try_get(at + 2)?),
+        day: maybe(row, at + 3)?,
+        daily_limit,
+        consecutive_errors: count(row.try_get(at + 4)?),
+        total_errors: count(row.try_get(at + 5)?),
+        cooling_until: maybe(row, at + 6)?,
+        cooling_since: maybe(row, at + 7)?,
+        last_used_at: maybe(row, at + 8)?,
+    })
+}
+
+/// With the lock on the runtime half.
+async fn lock(session: &Session, id: i64) -> Result<Option<(State, Wear)>, Fail> {
+    let [lock] = session.prepare([LOCK_STATE]).await?;
+    let found = session.opt(&lock, &[&id]).await?;
+    found.map(|row| Ok((read_state(&row, 0)?, read_wear(&row, 7)?))).transpose()
+}
+
+async fn write(session: &Session, id: i64, wear: &Wear, now: Time) -> Result<(), Fail> {
+    let [write] = session.prepare([WRITE_WEAR]).await?;
+    session
+        .write(
+            &write,
+            &[
+                &id,
+                &wear.status.as_str(),
+                &i64::from(wear.daily_used),
+                &wear.day.map(Time),
+                &i64::from(wear.consecutive_errors),
+                &i64::from(wear.total_errors),
+                &wear.cooling_until.map(Time),
+                &wear.cooling_since.map(Time),
+                &wear.last_used_at.map(Time),
+                &now,
+            ],
+        )
+        .await?;
+    Ok(())
+}
+
+/// Somebody has looked at it, or put in another value.
+async fn trust(session: &Session, id: i64, replaced: bool, now: Time) -> Result<(), Fail> {
+    let [trust] = session.prepare([TRUST]).await?;
+    let Some((state, wear)) = lock(session, id).await? else { return Ok(()) };
+    let blamed = state.status != TokenStatus::Active || state.fail_count > 0 || state.last_error.is_some();
+    let trusted = wear.trusted();
+    if replaced || blamed || trusted != wear {
+        session.write(&trust, &[&id, &replaced]).await?;
+        write(session, id, &trusted, now).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn save(session: &Session, op: &SaveCookie) -> Result<CookieSaved, Fail> {
+    let [lock_name, lock_binding, named, now, change, make] =
+        session.prepare([LOCK_NAME, credential::LOCK, NAMED, NOW, CHANGE, MAKE_STATE]).await?;
+    let (binding, record) = (&op.binding, op.binding.record(0));
+    let ((), _, _, known, now) = pipeline!(
+        session.begin(),
+        session.one(&lock_name, &[&binding.alias]),
+        session.one(&lock_binding, &[&record]),
+        session.opt(&named, &[&binding.alias]),
+        moment(session, &now),
+    )?;
+    let Some(known) = known else {
+        let id = insert(session, op, now).await?;
+        session.commit().await?;
+        return Ok(CookieSaved { id, created: true });
+    };
+    let bound =
+        Binding { alias: known.try_get(1)?, provenance_code: known.try_get(2)?, endpoint_name: known.try_get(3)? };
+    if bound != op.binding || known.try_get::<_, i64>(4)? != op.version {
+        return Err(TxError::Conflict.into());
+    }
+    let (id, sealed): (i64, &str) = (known.try_get(0)?, known.try_get(5)?);
+    let value = op.value.as_ref().filter(|value| value.text != sealed);
+    let (text, key) = (value.map(|value| &value.text), value.map(|value| &value.key_id));
+    let limit = op.daily_limit.map(i64::from);
+    session.write(&change, &[&id, &text, &key, &op.priority, &limit, &now]).await?;
+    if value.is_some() {
+        session.write(&make, &[&id]).await?;
+        trust(session, id, true, now).await?;
+    }
+    session.commit().await?;
+    Ok(CookieSaved { id: CredentialId(id), created: false })
+}
+
+async fn insert(session: &Session, op: &SaveCookie, now: Time) -> Result<CredentialId, Fail> {
+    let [newest, insert] = session.prepare([NEWEST, INSERT]).await?;
+    let Binding { alias, provenance_code, endpoint_name } = &op.binding;
+    let newest: i64 = session.one(&newest, &[alias, provenance_code, endpoint_name]).await?.try_get(0)?;
+    let Some(Sealed { text, key_id }) = op.value.as_ref().filter(|_| op.version == newest + 1) else {
+        return Err(TxError::Conflict.into());
+    };
+    let (priority, limit) = (op.priority.unwrap_or(DEFAULT_PRIORITY), op.daily_limit.map(i64::from));
+    let row = session
+        .one(&insert, &[alias, provenance_code, endpoint_name, &op.version, &priority, text, key_id, &limit, &now])
+        .await?;
+    Ok(CredentialId(row.try_get(0)?))
+}
+
+pub(super) async fn pick(session: &Session, op: &PickCookie) -> Result<CookiePicked, Fail> {
+    let [lock_pool, pool, now, make] = session.prepare([LOCK_POOL, POOL, NOW, MAKE_STATE]).await?;
+    let ((), _) = pipeline!(session.begin(), session.one(&lock_pool, &[&op.provenance_code]))?;
+    loop {
+        let (rows, now) =
+            pipeline!(session.rows(&pool, &[&op.provenance_code, &op.endpoint_name]), moment(session, &now),)?;
+        let found = rows.iter().map(|row| Ok((read_credential(row)?, read_wear(row, 16)?)));
+        let (mut credential, _) = match op.choose(found.collect::<Result<_, Fail>>()?, now.0) {
+            Ok(chosen) => chosen,
+            Err(none) => {
+                session.commit().await?;
+                return Ok(none);
+            }
+        };
+        let id = credential.id.0;
+        session.write(&make, &[&id]).await?;
+        // Judged, replaced or revoked since it was read? Then look again: whatever did that has been committed.
+        let Some((state, wear)) = lock(session, id).await? else { continue };
+        if state.version != credential.state.version || !wear.is_selectable(now.0, op.day) {
+            continue;
+        }
+        write(session, id, &wear.used(now.0, op.day), now).await?;
+        session.commit().await?;
+        credential.state = State { updated_at: Some(now.0), ..state };
+        return Ok(CookiePicked::Picked { credential: Box::new(credential), now: now.0 });
+    }
+}
+
+pub(super) async fn judge(session: &Session, op: &JudgeCookie) -> Result<CookieJudged, Fail> {
+    let [make, now, blame] = session.prepare([MAKE_STATE, NOW, BLAME]).await?;
+    let id = op.credential.0;
+    let ((), _) = pipeline!(session.begin(), session.write(&make, &[&id]))?;
+    let found = lock(session, id).await?.filter(|(state, _)| state.version == op.seen);
+    let judged = match found {
+        None => CookieJudged { before: None, after: None },
+        Some((state, wear)) => {
+            let now = moment(session, &now).await?;
+            let (after, last_error) = op.judged(&wear, state.last_error, now.0);
+            write(session, id, &after, now).await?;
+            session.write(&blame, &[&id, &last_error]).await?;
+            CookieJudged { before: Some(wear.status), after: Some(after.status) }
+        }
+    };
+    session.commit().await?;
+    Ok(judged)
+}
+
+pub(super) async fn reactivate(session: &Session, op: &ReactivateCookie) -> Result<CookieReactivated, Fail> {
+    let [named, now] = session.prepare([NAMED, NOW]).await?;
+    let ((), known, now) = pipeline!(session.begin(), session.opt(&named, &[&op.name]), moment(session, &now))?;
+    let id: Option<i64> = known.map(|row| row.try_get(0)).transpose()?;
+    if let Some(id) = id {
+        trust(session, id, false, now).await?;
+    }
+    session.commit().await?;
+    Ok(CookieReactivated { id: id.map(CredentialId) })
+}
+
+pub(super) async fn reseal(session: &Session, op: &Reseal) -> Result<Resealed, Fail> {
+    let [reseal] = session.prepare([if op.token { RESEAL_TOKEN } else { RESEAL }]).await?;
+    let rows = session.alone(&reseal, &[&op.credential.0, &op.old, &op.new.text, &op.new.key_id]).await?;
+    Ok(Resealed { resealed: !rows.is_empty() })
+}
+
+/// Those whose cooling has ended are active, and how many these are.
+pub(super) async fn rest(session: &Session, now: Time) -> Result<u64, Fail> {
+    let [rested] = session.prepare([RESTED]).await?;
+    let mut count = 0;
+    for row in session.rows(&rested, &[&now]).await? {
+        let id: i64 = row.try_get(0)?;
+        let Some((_, wear)) = lock(session, id).await? else { continue };
+        let after = wear.rested(now.0);
+        if after != wear {
+            write(session, id, &after, now).await?;
+            count += 1;
+        }
+    }
+    Ok(count)
+}

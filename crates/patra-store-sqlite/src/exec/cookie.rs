@@ -1,0 +1,261 @@
+//! The pool of cookies. What wears one out and which is taken is decided in the core; here its wear is read and written back.
+
+use patra_core::cookie::{DEFAULT_DAILY_LIMIT, DEFAULT_PRIORITY, Wear};
+use patra_core::credential::{Binding, Credential, State};
+use patra_core::state::TokenStatus;
+use patra_core::tx::{
+    CookieJudged, CookiePicked, CookieReactivated, CookieSaved, JudgeCookie, PickCookie, ReactivateCookie, Reseal,
+    Resealed, SaveCookie, Sealed, TxError,
+};
+use patra_core::{CredentialId, Ts};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::credential::{read_credential, read_state};
+use crate::error::Result;
+use crate::sql::{maybe_time, maybe_word};
+
+const READ_NAMED: &str = "
+SELECT id, alias, provenance_code, endpoint_name, version, sealed
+FROM reg_prov_credential
+WHERE alias = ?1 AND type_code = 'COOKIE' AND status_code = 'ACTIVE'";
+
+const READ_NEWEST: &str = "
+SELECT coalesce(max(version), 0) FROM reg_prov_credential WHERE alias = ?1 AND provenance_code = ?2 AND endpoint_name = ?3";
+
+const INSERT: &str = "
+INSERT INTO reg_prov_credential
+  (alias, provenance_code, endpoint_name, version, type_code, priority, sealed, key_id, status_code, daily_limit,
+   created_at, updated_at)
+VALUES (?1, ?2, ?3, ?4, 'COOKIE', ?5, ?6, ?7, 'ACTIVE', ?8, ?9, ?9)
+RETURNING id";
+
+const CHANGE: &str = "
+UPDATE reg_prov_credential
+SET sealed = coalesce(?2, sealed), key_id = coalesce(?3, key_id), priority = coalesce(?4, priority),
+    daily_limit = coalesce(?5, daily_limit), updated_at = ?6
+WHERE id = ?1";
+
+const READ_POOL: &str = "
+SELECT c.id, c.alias, c.provenance_code, c.endpoint_name, c.version, c.type_code, c.priority, c.sealed, c.status_code,
+  s.version, s.sealed, s.expires_at, s.status_code, s.fail_count, s.last_error, s.updated_at,
+  c.daily_limit, s.cookie_code, s.daily_used, s.used_day, s.consecutive_errors, s.total_errors, s.cooling_until,
+  s.cooling_since, s.last_used_at
+FROM reg_prov_credential c INDEXED BY idx_cookie_pick LEFT JOIN ing_credential_state s ON s.credential_id = c.id
+WHERE c.provenance_code = ?1 AND c.status_code = 'ACTIVE' AND c.type_code = 'COOKIE' AND c.endpoint_name IN (?2, '*')";
+
+const MAKE_STATE: &str = "
+INSERT INTO ing_credential_state (credential_id, status_code, updated_at)
+SELECT id, 'ACTIVE', ?2 FROM reg_prov_credential WHERE id = ?1 AND status_code = 'ACTIVE' AND type_code = 'COOKIE'
+ON CONFLICT (credential_id) DO NOTHING";
+
+const READ_STATE: &str = "
+SELECT s.version, s.sealed, s.expires_at, s.status_code, s.fail_count, s.last_error, s.updated_at,
+  c.daily_limit, s.cookie_code, s.daily_used, s.used_day, s.consecutive_errors, s.total_errors, s.cooling_until,
+  s.cooling_since, s.last_used_at
+FROM ing_credential_state s JOIN reg_prov_credential c ON c.id = s.credential_id
+WHERE s.credential_id = ?1 AND c.type_code = 'COOKIE' AND c.status_code = 'ACTIVE'";
+
+const READ_RESTED: &str = "
+SELECT s.credential_id
+FROM ing_credential_state s JOIN reg_prov_credential c ON c.id = s.credential_id
+WHERE s.cooling_until <= ?1 AND c.status_code = 'ACTIVE'";
+
+const WRITE_WEAR: &str = "
+UPDATE ing_credential_state
+SET cookie_code = ?2, daily_used = ?3, used_day = ?4, consecutive_errors = ?5, total_errors = ?6, cooling_until = ?7,
+    cooling_since = ?8, last_used_at = ?9, updated_at = ?10
+WHERE credential_id = ?1";
+
+const BLAME: &str = "UPDATE ing_credential_state SET last_error = ?2 WHERE credential_id = ?1";
+
+const TRUST: &str = "
+UPDATE ing_credential_state
+SET version = version + ?2, status_code = 'ACTIVE', fail_count = 0, last_error = NULL
+WHERE credential_id = ?1";
+
+const RESEAL: &str = "
+UPDATE reg_prov_credential SET sealed = ?3, key_id = ?4, updated_at = ?5
+WHERE id = ?1 AND sealed = ?2 AND status_code = 'ACTIVE'";
+
+const RESEAL_TOKEN: &str = "
+UPDATE ing_credential_state SET sealed = ?3, key_id = ?4, updated_at = ?5
+WHERE credential_id = ?1 AND sealed = ?2
+  AND EXISTS (SELECT 1 FROM reg_prov_credential WHERE id = ?1 AND status_code = 'ACTIVE')";
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] = &[
+    READ_NAMED,
+    READ_NEWEST,
+    INSERT,
+    CHANGE,
+    READ_POOL,
+    MAKE_STATE,
+    READ_STATE,
+    READ_RESTED,
+    WRITE_WEAR,
+    BLAME,
+    TRUST,
+    RESEAL,
+    RESEAL_TOKEN,
+];
+
+/// The ACTIVE cookie of a name.
+struct Named {
+    id: i64,
+    binding: Binding,
+    version: i64,
+    sealed: String,
+}
+
+fn read_named(db: &Connection, name: &str) -> Result<Option<Named>> {
+    let named = db.prepare_cached(READ_NAMED)?.query_row([name], |row| {
+        let binding = Binding { alias: row.get(1)?, provenance_code: row.get(2)?, endpoint_name: row.get(3)? };
+        Ok(Named { id: row.get(0)?, binding, version: row.get(4)?, sealed: row.get(5)? })
+    });
+    Ok(named.optional()?)
+}
+
+pub(super) fn is_taken(db: &Connection, name: &str) -> Result<bool> {
+    Ok(db.prepare_cached(READ_NAMED)?.exists([name])?)
+}
+
+/// Nine columns from `at` on: the limit, and the wear in the order of [`READ_STATE`], null for one that was never used.
+pub(crate) fn read_wear(row: &Row<'_>, at: usize) -> rusqlite::Result<Wear> {
+    let daily_limit = row.get::<_, Option<u32>>(at)?.unwrap_or(DEFAULT_DAILY_LIMIT);
+    let Some(status) = maybe_word(row, at + 1)? else { return Ok(Wear::new(daily_limit)) };
+    Ok(Wear {
+        status,
+        daily_used: row.get(at + 2)?,
+        day: maybe_time(row, at + 3)?,
+        daily_limit,
+        consecutive_errors: row.get(at + 4)?,
+        total_errors: row.get(at + 5)?,
+        cooling_until: maybe_time(row, at + 6)?,
+        cooling_since: maybe_time(row, at + 7)?,
+        last_used_at: maybe_time(row, at + 8)?,
+    })
+}
+
+fn read(db: &Connection, id: i64) -> Result<Option<(State, Wear)>> {
+    let found = db.prepare_cached(READ_STATE)?.query_row([id], |row| Ok((read_state(row, 0)?, read_wear(row, 7)?)));
+    Ok(found.optional()?)
+}
+
+fn write(db: &Connection, id: i64, wear: &Wear, now: Ts) -> Result<()> {
+    db.prepare_cached(WRITE_WEAR)?.execute(params![
+        id,
+        wear.status.as_str(),
+        wear.daily_used,
+        wear.day.map(Ts::micros),
+        wear.consecutive_errors,
+        wear.total_errors,
+        wear.cooling_until.map(Ts::micros),
+        wear.cooling_since.map(Ts::micros),
+        wear.last_used_at.map(Ts::micros),
+        now.micros(),
+    ])?;
+    Ok(())
+}
+
+/// Somebody has looked at it, or put in another value.
+fn trust(db: &Connection, id: i64, replaced: bool, now: Ts) -> Result<()> {
+    let Some((state, wear)) = read(db, id)? else { return Ok(()) };
+    let blamed = state.status != TokenStatus::Active || state.fail_count > 0 || state.last_error.is_some();
+    let trusted = wear.trusted();
+    if replaced || blamed || trusted != wear {
+        db.prepare_cached(TRUST)?.execute(params![id, replaced])?;
+        write(db, id, &trusted, now)?;
+    }
+    Ok(())
+}
+
+pub(super) fn save(db: &Connection, op: &SaveCookie, now: Ts) -> Result<CookieSaved> {
+    let Some(known) = read_named(db, &op.binding.alias)? else {
+        return Ok(CookieSaved { id: insert(db, op, now)?, created: true });
+    };
+    if known.binding != op.binding || known.version != op.version {
+        return Err(TxError::Conflict.into());
+    }
+    let value = op.value.as_ref().filter(|value| value.text != known.sealed);
+    let (text, key) = (value.map(|value| &value.text), value.map(|value| &value.key_id));
+    let values = params![known.id, text, key, op.priority, op.daily_limit, now.micros()];
+    db.prepare_cached(CHANGE)?.execute(values)?;
+    if value.is_some() {
+        db.prepare_cached(MAKE_STATE)?.execute([known.id, now.micros()])?;
+        trust(db, known.id, true, now)?;
+    }
+    Ok(CookieSaved { id: CredentialId(known.id), created: false })
+}
+
+fn insert(db: &Connection, op: &SaveCookie, now: Ts) -> Result<CredentialId> {
+    let Binding { alias, provenance_code, endpoint_name } = &op.binding;
+    let newest: i64 =
+        db.prepare_cached(READ_NEWEST)?.query_row([alias, provenance_code, endpoint_name], |row| row.get(0))?;
+    let Some(Sealed { text, key_id }) = op.value.as_ref().filter(|_| op.version == newest + 1) else {
+        return Err(TxError::Conflict.into());
+    };
+    let priority = op.priority.unwrap_or(DEFAULT_PRIORITY);
+    let values = params![
+        alias,
+        provenance_code,
+        endpoint_name,
+        op.version,
+        priority,
+        text,
+        key_id,
+        op.daily_limit,
+        now.micros(),
+    ];
+    Ok(CredentialId(db.prepare_cached(INSERT)?.query_row(values, |row| row.get(0))?))
+}
+
+pub(super) fn pick(db: &Connection, op: &PickCookie, now: Ts) -> Result<CookiePicked> {
+    let pool: Vec<(Credential, Wear)> = db
+        .prepare_cached(READ_POOL)?
+        .query_map([&op.provenance_code, &op.endpoint_name], |row| Ok((read_credential(row)?, read_wear(row, 16)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    let (mut credential, wear) = match op.choose(pool, now) {
+        Ok(chosen) => chosen,
+        Err(none) => return Ok(none),
+    };
+    db.prepare_cached(MAKE_STATE)?.execute([credential.id.0, now.micros()])?;
+    write(db, credential.id.0, &wear.used(now, op.day), now)?;
+    credential.state.updated_at = Some(now);
+    Ok(CookiePicked::Picked { credential: Box::new(credential), now })
+}
+
+pub(super) fn judge(db: &Connection, op: &JudgeCookie, now: Ts) -> Result<CookieJudged> {
+    let id = op.credential.0;
+    db.prepare_cached(MAKE_STATE)?.execute([id, now.micros()])?;
+    let found = read(db, id)?.filter(|(state, _)| state.version == op.seen);
+    let Some((state, wear)) = found else { return Ok(CookieJudged { before: None, after: None }) };
+    let (after, last_error) = op.judged(&wear, state.last_error, now);
+    write(db, id, &after, now)?;
+    db.prepare_cached(BLAME)?.execute(params![id, last_error])?;
+    Ok(CookieJudged { before: Some(wear.status), after: Some(after.status) })
+}
+
+pub(super) fn reactivate(db: &Connection, op: &ReactivateCookie, now: Ts) -> Result<CookieReactivated> {
+    let Some(named) = read_named(db, &op.name)? else { return Ok(CookieReactivated { id: None }) };
+    trust(db, named.id, false, now)?;
+    Ok(CookieReactivated { id: Some(CredentialId(named.id)) })
+}
+
+pub(super) fn reseal(db: &Connection, op: &Reseal, now: Ts) -> Result<Resealed> {
+    let statement = if op.token { RESEAL_TOKEN } else { RESEAL };
+    let values = params![op.credential.0, op.old, op.new.text, op.new.key_id, now.micros()];
+    Ok(Resealed { resealed: db.prepare_cached(statement)?.execute(values)? == 1 })
+}
+
+/// Those whose cooling has ended are active, and how many these are.
+pub(super) fn rest(db: &Connection, now: Ts) -> Result<u64> {
+    let mut statement = db.prepare_cached(READ_RESTED)?;
+    let ids: Vec<i64> = statement.query_map([now.micros()], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    let mut rested = 0;
+    for id in ids {
+        let Some((_, wear)) = read(db, id)? else { continue };
+        write(db, id, &wear.rested(now), now)?;
+        rested += 1;
+    }
+    Ok(rested)
+}

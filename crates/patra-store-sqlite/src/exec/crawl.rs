@@ -1,0 +1,212 @@
+//! Notes that wait for their details, and notes that were fetched.
+
+use std::time::Duration;
+
+use patra_core::Ts;
+use patra_core::crawl::{Candidate, after_failure, idempotency_key};
+use patra_core::state::CandidateStatus;
+use patra_core::tx::{
+    AddCandidates, CandidateFailed, CandidatesAdded, CandidatesClaimed, CandidatesRequeued, ClaimCandidates,
+    FailCandidate, MAX_CANDIDATES, NoteWritten, Recover, Recovered, RequeueCandidates, WriteNote,
+};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::cookie;
+use super::execution::{self, Found};
+use crate::error::{Error, Result};
+use crate::sql::{maybe_time, time, word};
+
+const INSERT: &str = "
+INSERT INTO crawl_candidate
+  (project_key, platform, note_id, note_url, status, source_keyword, tokens, exec_meta, created_at, updated_at)
+VALUES (?1, ?2, ?3, ?4, 'pending', ?5, ?6, '{}', ?7, ?7)
+ON CONFLICT (project_key, platform, note_id) DO NOTHING";
+
+const RENEW_TOKENS: &str = "
+UPDATE crawl_candidate SET tokens = ?4, updated_at = ?5
+WHERE project_key = ?1 AND platform = ?2 AND note_id = ?3 AND status = 'pending' AND ?4 <> '{}' AND tokens <> ?4";
+
+pub(crate) const CLAIM: &str = "
+UPDATE crawl_candidate
+SET status = 'processing', processing_lock = ?2, locked_at = ?3, updated_at = ?3
+WHERE status = 'pending' AND id IN (
+  SELECT id FROM crawl_candidate
+  WHERE status = 'pending' AND project_key = ?1 AND (?4 IS NULL OR platform = ?4)
+  ORDER BY created_at, id
+  LIMIT ?5)
+RETURNING id, platform, note_id, note_url, status, processing_lock, locked_at, retry_count, source_keyword, tokens,
+  last_error_code, exec_meta, created_at, updated_at";
+
+const READ: &str = "
+SELECT id, platform, note_id, note_url, status, processing_lock, locked_at, retry_count, source_keyword, tokens,
+  last_error_code, exec_meta, created_at, updated_at
+FROM crawl_candidate
+WHERE project_key = ?1 AND platform = ?2 AND note_id = ?3";
+
+pub(crate) const READ_FORGOTTEN: &str = "SELECT id, retry_count FROM crawl_candidate WHERE locked_at <= ?1";
+
+const SETTLE: &str = "
+UPDATE crawl_candidate
+SET status = ?2, retry_count = ?3, last_error_code = coalesce(?4, last_error_code), exec_meta = coalesce(?5, exec_meta),
+    processing_lock = NULL, locked_at = NULL, updated_at = ?6
+WHERE id = ?1";
+
+const REQUEUE: &str = "
+UPDATE crawl_candidate
+SET status = 'pending', retry_count = 0, last_error_code = NULL, exec_meta = '{}', updated_at = ?5
+WHERE project_key = ?1 AND platform = ?2 AND status = 'failed' AND (?3 IS NULL OR note_id = ?3)
+  AND (?4 IS NULL OR source_keyword = ?4)";
+
+const INSERT_ITEM: &str = "
+INSERT INTO item
+  (project_key, provenance_code, dedup_scope, dedup_key, endpoint_name, kind, updated_at, source_version,
+   content_hash, fields, payload, run_id, batch_no, created_at, stored_at, refresh_checked_at, mapping_generation)
+VALUES (?1, ?2, 'note', ?3, 'note', 'note', ?7, 0, ?4, ?5, ?6, 0, 0, ?7, ?7, ?7, '')
+ON CONFLICT (project_key, provenance_code, dedup_scope, dedup_key) DO NOTHING
+RETURNING id";
+
+const FIND_ITEM: &str = "
+SELECT id FROM item WHERE project_key = ?1 AND provenance_code = ?2 AND dedup_scope = 'note' AND dedup_key = ?3";
+
+const INSERT_NOTE: &str = "
+INSERT INTO item_note (item_id, project_key, platform, note_id, note_url, idempotency_key, exec_meta, published_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] =
+    &[INSERT, RENEW_TOKENS, CLAIM, READ, READ_FORGOTTEN, SETTLE, REQUEUE, INSERT_ITEM, FIND_ITEM, INSERT_NOTE];
+
+/// Fourteen columns, in the order of [`READ`].
+pub(crate) fn read_candidate(row: &Row<'_>) -> rusqlite::Result<Candidate> {
+    Ok(Candidate {
+        id: row.get(0)?,
+        platform: row.get(1)?,
+        note_id: row.get(2)?,
+        note_url: row.get(3)?,
+        status: word(row, 4)?,
+        processing_lock: row.get(5)?,
+        locked_at: maybe_time(row, 6)?,
+        retry_count: row.get(7)?,
+        source_keyword: row.get(8)?,
+        tokens: row.get(9)?,
+        last_error_code: row.get(10)?,
+        exec_meta: row.get(11)?,
+        created_at: time(row, 12)?,
+        updated_at: time(row, 13)?,
+    })
+}
+
+pub(super) fn add(db: &Connection, op: &AddCandidates, now: Ts) -> Result<CandidatesAdded> {
+    if op.candidates.len() > MAX_CANDIDATES {
+        return Err(Error::refused(format!("{} notes at once, of {MAX_CANDIDATES}", op.candidates.len())));
+    }
+    let mut created = 0;
+    for new in &op.candidates {
+        let key = (&op.project_key, &op.platform, &new.note_id);
+        let values = params![key.0, key.1, key.2, new.note_url, new.source_keyword, new.tokens, now.micros()];
+        if db.prepare_cached(INSERT)?.execute(values)? == 1 {
+            created += 1;
+        } else {
+            db.prepare_cached(RENEW_TOKENS)?.execute(params![key.0, key.1, key.2, new.tokens, now.micros()])?;
+        }
+    }
+    Ok(CandidatesAdded { created, existing: op.candidates.len() as u64 - created })
+}
+
+pub(super) fn claim(db: &Connection, op: &ClaimCandidates, now: Ts) -> Result<CandidatesClaimed> {
+    let project_key = match execution::find(db, &op.execution_id, op.timeout, now)? {
+        Found::Unknown => return Ok(CandidatesClaimed::Unknown),
+        Found::Over(execution) => return Ok(CandidatesClaimed::Lost(execution)),
+        Found::Live { project_key } => project_key,
+    };
+    let limit = op.limit.min(MAX_CANDIDATES as u32);
+    let values = params![project_key, op.execution_id, now.micros(), op.platform, limit];
+    let mut statement = db.prepare_cached(CLAIM)?;
+    let mut claimed: Vec<_> = statement.query_map(values, read_candidate)?.collect::<rusqlite::Result<_>>()?;
+    claimed.sort_by_key(|candidate: &Candidate| (candidate.created_at, candidate.id));
+    Ok(CandidatesClaimed::Claimed(claimed))
+}
+
+fn read(db: &Connection, project_key: &str, platform: &str, note_id: &str) -> Result<Option<Candidate>> {
+    Ok(db.prepare_cached(READ)?.query_row([project_key, platform, note_id], read_candidate).optional()?)
+}
+
+pub(super) fn fail(db: &Connection, op: &FailCandidate, now: Ts) -> Result<CandidateFailed> {
+    let Some(candidate) = read(db, &op.project_key, &op.platform, &op.note_id)? else {
+        return Ok(CandidateFailed::Unknown);
+    };
+    if candidate.processing_lock.as_ref() != Some(&op.execution_id) {
+        return Ok(CandidateFailed::NotHeld(candidate.processing_lock));
+    }
+    let (status, retry_count) = after_failure(candidate.retry_count);
+    let meta = op.tried.exec_meta(&candidate.exec_meta, candidate.source_keyword.as_deref(), retry_count);
+    let values = params![candidate.id, status.as_str(), retry_count, op.error_code, meta, now.micros()];
+    db.prepare_cached(SETTLE)?.execute(values)?;
+    Ok(CandidateFailed::Failed(Box::new(Candidate {
+        status,
+        retry_count,
+        processing_lock: None,
+        locked_at: None,
+        last_error_code: Some(op.error_code.clone()),
+        exec_meta: meta,
+        updated_at: now,
+        ..candidate
+    })))
+}
+
+pub(super) fn requeue(db: &Connection, op: &RequeueCandidates, now: Ts) -> Result<CandidatesRequeued> {
+    let values = params![op.project_key, op.platform, op.note_id, op.source_keyword, now.micros()];
+    Ok(CandidatesRequeued { requeued: db.prepare_cached(REQUEUE)?.execute(values)? as u64 })
+}
+
+pub(super) fn write_note(db: &Connection, op: &WriteNote, now: Ts) -> Result<NoteWritten> {
+    let (project, platform, note) = (&op.project_key, &op.platform, &op.note);
+    let candidate = read(db, project, platform, &note.note_id)?;
+    let meta = match &candidate {
+        Some(known) => op.tried.exec_meta(&known.exec_meta, known.source_keyword.as_deref(), known.retry_count),
+        None => op.tried.exec_meta("", None, 0),
+    };
+    let key = idempotency_key(&note.note_id);
+    let values = params![project, platform, key, note.content_hash.as_slice(), note.fields, note.payload, now.micros()];
+    let inserted: Option<i64> = db.prepare_cached(INSERT_ITEM)?.query_row(values, |row| row.get(0)).optional()?;
+    let (id, created) = match inserted {
+        Some(id) => (id, true),
+        None => (db.prepare_cached(FIND_ITEM)?.query_row([project, platform, &key], |row| row.get(0))?, false),
+    };
+    if created {
+        let url = note.note_url.as_ref().or(candidate.as_ref().map(|known| &known.note_url));
+        let published = note.published_at.map(Ts::micros);
+        let values = params![id, project, platform, note.note_id, url, key, meta, published];
+        db.prepare_cached(INSERT_NOTE)?.execute(values)?;
+    }
+    if let Some(known) = candidate.filter(|known| known.status != CandidateStatus::Collected) {
+        let status = CandidateStatus::Collected.as_str();
+        let values = params![known.id, status, known.retry_count, None::<String>, meta, now.micros()];
+        db.prepare_cached(SETTLE)?.execute(values)?;
+    }
+    Ok(NoteWritten { id, created })
+}
+
+pub(super) fn recover(db: &Connection, op: Recover, now: Ts) -> Result<Recovered> {
+    let mut recovered =
+        Recovered { executions_timed_out: execution::recover(db, op.timeout, now)?, ..Recovered::default() };
+    for (id, retry_count) in forgotten(db, op.timeout, now)? {
+        let (status, retry_count) = after_failure(retry_count);
+        let nothing = None::<String>;
+        let values = params![id, status.as_str(), retry_count, nothing, nothing, now.micros()];
+        db.prepare_cached(SETTLE)?.execute(values)?;
+        match status {
+            CandidateStatus::Failed => recovered.records_failed += 1,
+            _ => recovered.records_requeued += 1,
+        }
+    }
+    recovered.cookies_reactivated = cookie::rest(db, now)?;
+    Ok(recovered)
+}
+
+/// Records whose holder has been silent for too long.
+fn forgotten(db: &Connection, timeout: Duration, now: Ts) -> Result<Vec<(i64, u32)>> {
+    let mut statement = db.prepare_cached(READ_FORGOTTEN)?;
+    let rows = statement.query_map([(now - timeout).micros()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}

@@ -1,0 +1,230 @@
+//! What is shown of the crawler.
+
+use patra_core::alert::{self, RATE_WINDOW};
+use patra_core::crawl::{Candidate, Execution, Note, NoteFields};
+use patra_core::port::crawl::{CookieView, Crawled, MAX_ROWS, Wanted};
+use patra_core::port::{Boxed, Crawls};
+use patra_core::state::{CandidateStatus, ExecutionStatus};
+use patra_core::tx::TxError;
+use patra_core::{CredentialId, Ts};
+use rusqlite::{Connection, Row, params};
+
+use super::all;
+use crate::SqliteStore;
+use crate::error::Result;
+use crate::exec::{read_alert, read_candidate, read_execution, read_wear};
+use crate::reader::SqliteReader;
+use crate::sql::{count, maybe_time, time, word};
+
+const READ_EXECUTIONS: &str = "
+SELECT execution_id, workflow_name, status, started_at, heartbeat_at, completed_at, items_processed, items_failed, id
+FROM ing_execution
+WHERE id > ?2 AND project_key = ?1 AND (?3 IS NULL OR workflow_name = ?3) AND (?4 IS NULL OR status = ?4)
+ORDER BY id
+LIMIT ?5";
+
+const READ_CANDIDATES: &str = "
+SELECT id, platform, note_id, note_url, status, processing_lock, locked_at, retry_count, source_keyword, tokens,
+  last_error_code, exec_meta, created_at, updated_at
+FROM crawl_candidate
+WHERE id > ?2 AND project_key = ?1 AND (?3 IS NULL OR platform = ?3) AND (?4 IS NULL OR status = ?4)
+  AND (?5 IS NULL OR source_keyword = ?5) AND (?6 IS NULL OR note_id = ?6)
+ORDER BY id
+LIMIT ?7";
+
+// Who is named is found at once, however many there are.
+const READ_CANDIDATE: &str = "
+SELECT id, platform, note_id, note_url, status, processing_lock, locked_at, retry_count, source_keyword, tokens,
+  last_error_code, exec_meta, created_at, updated_at
+FROM crawl_candidate
+WHERE +id > ?2 AND project_key = ?1 AND platform = ?3 AND (?4 IS NULL OR status = ?4)
+  AND (?5 IS NULL OR source_keyword = ?5) AND note_id = ?6
+LIMIT ?7";
+
+const READ_NOTES: &str = "
+SELECT note.item_id, note.platform, note.note_id, note.note_url, note.idempotency_key, note.processing_lock,
+  note.locked_at, note.retry_count, note.last_error_code, note.exec_meta, note.published_at, item.fields, item.payload,
+  item.stored_at
+FROM item_note note JOIN item ON item.id = note.item_id
+WHERE note.item_id > ?2 AND note.project_key = ?1 AND (?3 IS NULL OR note.platform = ?3)
+  AND (?4 IS NULL OR note.note_id = ?4)
+ORDER BY note.item_id
+LIMIT ?5";
+
+const READ_NOTE: &str = "
+SELECT note.item_id, note.platform, note.note_id, note.note_url, note.idempotency_key, note.processing_lock,
+  note.locked_at, note.retry_count, note.last_error_code, note.exec_meta, note.published_at, item.fields, item.payload,
+  item.stored_at
+FROM item_note note JOIN item ON item.id = note.item_id
+WHERE +note.item_id > ?2 AND note.project_key = ?1 AND note.platform = ?3 AND note.idempotency_key = ?4
+LIMIT ?5";
+
+const READ_COOKIES: &str = "
+SELECT c.id, c.alias, c.provenance_code, c.priority, c.key_id, c.created_at,
+  max(c.updated_at, coalesce(s.updated_at, c.updated_at)),
+  c.daily_limit, s.cookie_code, s.daily_used, s.used_day, s.consecutive_errors, s.total_errors, s.cooling_until,
+  s.cooling_since, s.last_used_at
+FROM reg_prov_credential c INDEXED BY uk_cookie_name LEFT JOIN ing_credential_state s ON s.credential_id = c.id
+WHERE c.type_code = 'COOKIE' AND c.status_code = 'ACTIVE' AND (?1 IS NULL OR c.provenance_code = ?1)
+ORDER BY c.alias";
+
+const COUNT_PENDING: &str = "SELECT count(*) FROM crawl_candidate WHERE status = 'pending'";
+
+const READ_CRAWLED: &str = "
+SELECT platform, sum(succeeded), sum(failed) FROM crawl_minute WHERE minute >= ?1 GROUP BY platform ORDER BY platform";
+
+const READ_ALERTS: &str = "
+SELECT alert, subject, level, since, firing, told_at, value, threshold FROM alert_state ORDER BY alert, subject";
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] = &[
+    READ_EXECUTIONS,
+    READ_CANDIDATES,
+    READ_CANDIDATE,
+    READ_NOTES,
+    READ_NOTE,
+    READ_COOKIES,
+    COUNT_PENDING,
+    READ_CRAWLED,
+    READ_ALERTS,
+];
+
+impl Crawls for SqliteReader {
+    fn executions(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<(i64, Execution)>, TxError>> {
+        Box::pin(self.read(move |db| executions(db, &wanted)))
+    }
+
+    fn candidates(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<Candidate>, TxError>> {
+        Box::pin(self.read(move |db| candidates(db, &wanted)))
+    }
+
+    fn notes(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<Note>, TxError>> {
+        Box::pin(self.read(move |db| notes(db, &wanted)))
+    }
+
+    fn cookies(&self, platform: Option<String>) -> Boxed<'_, Result<(Vec<CookieView>, Ts), TxError>> {
+        let now = self.now();
+        Box::pin(self.read(move |db| Ok((all(db, READ_COOKIES, params![platform], read_cookie)?, now))))
+    }
+
+    fn backlog(&self) -> Boxed<'_, Result<u64, TxError>> {
+        Box::pin(self.read(|db| Ok(db.prepare_cached(COUNT_PENDING)?.query_row((), |row| count(row, 0))?)))
+    }
+
+    fn crawled(&self) -> Boxed<'_, Result<Vec<Crawled>, TxError>> {
+        let since = (self.now() - RATE_WINDOW).micros();
+        Box::pin(self.read(move |db| all(db, READ_CRAWLED, params![since], read_crawled)))
+    }
+
+    fn alerts(&self) -> Boxed<'_, Result<Vec<alert::View>, TxError>> {
+        Box::pin(self.read(|db| all(db, READ_ALERTS, params![], read_view)))
+    }
+}
+
+impl Crawls for SqliteStore {
+    fn executions(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<(i64, Execution)>, TxError>> {
+        self.inner.reader.executions(wanted)
+    }
+
+    fn candidates(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<Candidate>, TxError>> {
+        self.inner.reader.candidates(wanted)
+    }
+
+    fn notes(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<Note>, TxError>> {
+        self.inner.reader.notes(wanted)
+    }
+
+    fn cookies(&self, platform: Option<String>) -> Boxed<'_, Result<(Vec<CookieView>, Ts), TxError>> {
+        self.inner.reader.cookies(platform)
+    }
+
+    fn backlog(&self) -> Boxed<'_, Result<u64, TxError>> {
+        self.inner.reader.backlog()
+    }
+
+    fn crawled(&self) -> Boxed<'_, Result<Vec<Crawled>, TxError>> {
+        self.inner.reader.crawled()
+    }
+
+    fn alerts(&self) -> Boxed<'_, Result<Vec<alert::View>, TxError>> {
+        self.inner.reader.alerts()
+    }
+}
+
+fn executions(db: &Connection, wanted: &Wanted) -> Result<Vec<(i64, Execution)>> {
+    let status = wanted.execution.map(ExecutionStatus::as_str);
+    let limit = wanted.limit.min(MAX_ROWS);
+    let values = params![wanted.project_key, wanted.after, wanted.workflow_name, status, limit];
+    all(db, READ_EXECUTIONS, values, |row| Ok((row.get(8)?, read_execution(row)?)))
+}
+
+fn candidates(db: &Connection, wanted: &Wanted) -> Result<Vec<Candidate>> {
+    let status = wanted.candidate.map(CandidateStatus::as_str);
+    let limit = wanted.limit.min(MAX_ROWS);
+    let Wanted { project_key, after, platform, source_keyword, note_id, .. } = wanted;
+    let one = platform.is_some() && note_id.is_some();
+    let values = params![project_key, after, platform, status, source_keyword, note_id, limit];
+    all(db, if one { READ_CANDIDATE } else { READ_CANDIDATES }, values, read_candidate)
+}
+
+fn notes(db: &Connection, wanted: &Wanted) -> Result<Vec<Note>> {
+    let limit = wanted.limit.min(MAX_ROWS);
+    let Wanted { project_key, after, platform, note_id, .. } = wanted;
+    match (platform, note_id) {
+        (Some(platform), Some(note_id)) => {
+            let key = patra_core::crawl::idempotency_key(note_id);
+            all(db, READ_NOTE, params![project_key, after, platform, key, limit], read_note)
+        }
+        _ => all(db, READ_NOTES, params![project_key, after, platform, note_id, limit], read_note),
+    }
+}
+
+fn read_note(row: &Row<'_>) -> rusqlite::Result<Note> {
+    let NoteFields { title, content, author } = NoteFields::read(row.get_ref(11)?.as_str()?);
+    Ok(Note {
+        id: row.get(0)?,
+        platform: row.get(1)?,
+        note_id: row.get(2)?,
+        note_url: row.get(3)?,
+        idempotency_key: row.get(4)?,
+        title,
+        content,
+        author,
+        published_at: maybe_time(row, 10)?,
+        fetched_at: time(row, 13)?,
+        crawl_result: row.get(12)?,
+        processing_lock: row.get(5)?,
+        locked_at: maybe_time(row, 6)?,
+        retry_count: row.get(7)?,
+        last_error_code: row.get(8)?,
+        exec_meta: row.get(9)?,
+    })
+}
+
+fn read_cookie(row: &Row<'_>) -> rusqlite::Result<CookieView> {
+    Ok(CookieView {
+        id: CredentialId(row.get(0)?),
+        cookie_name: row.get(1)?,
+        platform: row.get(2)?,
+        priority: row.get(3)?,
+        encryption_key_id: row.get(4)?,
+        created_at: time(row, 5)?,
+        updated_at: time(row, 6)?,
+        wear: read_wear(row, 7)?,
+    })
+}
+
+fn read_crawled(row: &Row<'_>) -> rusqlite::Result<Crawled> {
+    Ok(Crawled { platform: row.get(0)?, succeeded: count(row, 1)?, failed: count(row, 2)? })
+}
+
+fn read_view(row: &Row<'_>) -> rusqlite::Result<alert::View> {
+    Ok(alert::View {
+        alert: row.get(0)?,
+        subject: row.get(1)?,
+        level: word(row, 2)?,
+        state: read_alert(row, 3)?,
+        value: row.get(6)?,
+        threshold: row.get(7)?,
+    })
+}

@@ -1,0 +1,114 @@
+//! What alerts are judged by, and who is told to speak.
+
+use std::time::Duration;
+
+use patra_core::alert::{Event, RATE_WINDOW, State, View};
+use patra_core::port::crawl::Crawled;
+use patra_core::state::AlertLevel;
+use patra_core::tx::{AlertWatched, CountCrawls, WatchAlert};
+
+use super::concurrent::at_once;
+use super::{Fixture, make};
+
+fn count(platform: &str, succeeded: u64, failed: u64) -> CountCrawls {
+    CountCrawls { platform: platform.into(), succeeded, failed }
+}
+
+fn crawled(platform: &str, succeeded: u64, failed: u64) -> Crawled {
+    Crawled { platform: platform.into(), succeeded, failed }
+}
+
+/// One that is told as soon as it holds, and then not again.
+fn watch(holds: bool) -> WatchAlert {
+    WatchAlert {
+        alert: "backlog".into(),
+        subject: String::new(),
+        level: AlertLevel::P2,
+        holds,
+        value: 501.0,
+        threshold: 500.0,
+        hold: Duration::ZERO,
+        repeat: make::LONG,
+    }
+}
+
+impl Fixture {
+    async fn crawled(&self) -> Vec<Crawled> {
+        self.subject.store.crawled().await.expect("counters")
+    }
+
+    async fn alerts(&self) -> Vec<View> {
+        self.subject.store.alerts().await.expect("alerts")
+    }
+}
+
+// covers: CRAWL-161
+pub(super) async fn requests_are_counted_for_ten_minutes(fx: Fixture) {
+    assert_eq!(fx.crawled().await, []);
+    for op in [count("xhs", 2, 1), count("dy", 1, 0), count("xhs", 3, 0)] {
+        fx.ok(op).await;
+    }
+    assert_eq!(fx.crawled().await, [crawled("dy", 1, 0), crawled("xhs", 5, 1)]);
+    if fx.subject.is_real() {
+        return;
+    }
+    fx.pass(RATE_WINDOW / 2).await;
+    fx.ok(count("xhs", 0, 7)).await;
+    assert_eq!(fx.crawled().await, [crawled("dy", 1, 0), crawled("xhs", 5, 8)]);
+    fx.pass(RATE_WINDOW / 2 + Duration::from_secs(60)).await;
+    assert_eq!(fx.crawled().await, [crawled("xhs", 0, 7)]);
+    fx.pass(make::LONG * 10).await;
+    fx.ok(count("xhs", 1, 1)).await;
+    assert_eq!(fx.crawled().await, [crawled("xhs", 1, 1)]);
+}
+
+// covers: CRAWL-162, CRAWL-163, CRAWL-164
+pub(super) async fn a_condition_that_holds_is_told_and_its_end_too(fx: Fixture) {
+    let quiet = fx.ok(watch(false)).await;
+    assert_eq!(quiet, AlertWatched { state: State::default(), since: None, tell: None });
+    let waiting = fx.ok(WatchAlert { hold: make::LONG, ..watch(true) }).await;
+    let since = waiting.state.since.expect("a time");
+    let state = State { since: Some(since), ..State::default() };
+    assert_eq!(waiting, AlertWatched { state, since: Some(since), tell: None });
+    fx.pass(Duration::from_millis(5)).await;
+    let told = fx.ok(watch(true)).await;
+    assert_eq!((told.tell, told.since, told.state.firing), (Some(Event::Firing), Some(since), true));
+    assert!(told.state.told_at > Some(since));
+    let again = fx.ok(WatchAlert { value: 600.0, level: AlertLevel::P1, ..watch(true) }).await;
+    assert_eq!((again.tell, &again.state), (None, &told.state), "told a moment ago");
+    fx.pass(Duration::from_millis(5)).await;
+    let repeated = fx.ok(WatchAlert { repeat: Duration::ZERO, ..watch(true) }).await;
+    assert_eq!((repeated.tell, repeated.since), (Some(Event::Firing), Some(since)));
+    assert!(repeated.state.told_at > told.state.told_at);
+    let view = |subject: &str, state: State| View {
+        alert: "backlog".into(),
+        subject: subject.into(),
+        level: AlertLevel::P2,
+        state,
+        value: 501.0,
+        threshold: 500.0,
+    };
+    assert_eq!(fx.alerts().await, [view("", repeated.state)]);
+    let ended = fx.ok(WatchAlert { value: 3.5, ..watch(false) }).await;
+    assert_eq!(ended, AlertWatched { state: State::default(), since: Some(since), tell: Some(Event::Resolved) });
+    assert_eq!(fx.ok(watch(false)).await.tell, None, "once");
+    // Subjects and alerts have nothing to do with each other.
+    fx.ok(WatchAlert { subject: "xhs".into(), ..watch(true) }).await;
+    fx.ok(WatchAlert { alert: "a".into(), subject: "xhs".into(), hold: make::LONG, ..watch(true) }).await;
+    let alerts = fx.alerts().await;
+    let keys: Vec<_> = alerts.iter().map(|view| (&*view.alert, &*view.subject, view.state.firing)).collect();
+    assert_eq!(keys, [("a", "xhs", false), ("backlog", "", false), ("backlog", "xhs", true)]);
+}
+
+// covers: CRAWL-162
+pub(super) async fn of_twenty_who_watch_one_is_told(fx: Fixture) {
+    for (holds, event) in [(true, Event::Firing), (false, Event::Resolved)] {
+        let answers = at_once(&fx, vec![watch(holds); 20]).await;
+        let told: Vec<_> = answers.into_iter().filter_map(|answer| answer.expect("an answer").tell).collect();
+        assert_eq!(told, [event]);
+    }
+    let answers = at_once(&fx, vec![count("xhs", 2, 1); 20]).await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    let sum = fx.crawled().await.into_iter().fold((0, 0), |sum, one| (sum.0 + one.succeeded, sum.1 + one.failed));
+    assert_eq!(sum, (40, 20));
+}

@@ -1,0 +1,254 @@
+//! Named locks: one holder at a time, as long as it says that it lives.
+
+use std::time::Duration;
+
+use patra_core::crawl::Execution;
+use patra_core::port::crawl::{MAX_ROWS, Wanted};
+use patra_core::state::ExecutionStatus;
+use patra_core::tx::{
+    AcquireExecution, EndExecution, ExecutionAcquired, ExecutionKept, KeepExecution, Recover, Recovered, TxError,
+};
+
+use super::concurrent::at_once;
+use super::{Fixture, make};
+
+pub(super) const PROJECT: &str = "default";
+/// Nobody is silent for so long, and everybody is.
+pub(super) const ALIVE: Duration = make::LONG;
+pub(super) const DEAD: Duration = Duration::ZERO;
+
+pub(super) fn acquire(workflow: &str, id: &str) -> AcquireExecution {
+    AcquireExecution {
+        project_key: PROJECT.into(),
+        workflow_name: workflow.into(),
+        execution_id: id.into(),
+        timeout: ALIVE,
+    }
+}
+
+pub(super) fn keep(id: &str) -> KeepExecution {
+    KeepExecution { execution_id: id.into(), items_processed: None, items_failed: None, timeout: ALIVE }
+}
+
+pub(super) fn end(id: &str, status: ExecutionStatus) -> EndExecution {
+    EndExecution { execution_id: id.into(), status, items_processed: None, items_failed: None, timeout: ALIVE }
+}
+
+fn wanted() -> Wanted {
+    Wanted { project_key: PROJECT.into(), ..Wanted::default() }
+}
+
+impl Fixture {
+    /// A lock that is free.
+    pub(super) async fn locked(&self, workflow: &str, id: &str) -> Execution {
+        match self.ok(acquire(workflow, id)).await {
+            ExecutionAcquired::Granted(execution) => execution,
+            ExecutionAcquired::Held(execution) => panic!("{workflow} is held: {execution:?}"),
+        }
+    }
+
+    async fn executions(&self, wanted: Wanted) -> Vec<(i64, Execution)> {
+        self.subject.store.executions(wanted).await.expect("executions")
+    }
+
+    pub(super) async fn execution(&self, id: &str) -> Execution {
+        let all = self.executions(wanted()).await.into_iter().map(|(_, execution)| execution);
+        all.into_iter().find(|execution| execution.execution_id == id).expect("the execution")
+    }
+}
+
+// covers: CRAWL-44, CRAWL-45, CRAWL-46, CRAWL-47, CRAWL-48, CRAWL-110, CRAWL-111, CRAWL-190, CRAWL-191, CRAWL-192
+pub(super) async fn a_workflow_has_one_holder(fx: Fixture) {
+    let granted = fx.locked("main", "one").await;
+    let expected = Execution {
+        execution_id: "one".into(),
+        workflow_name: "main".into(),
+        status: ExecutionStatus::Running,
+        started_at: granted.started_at,
+        heartbeat_at: granted.started_at,
+        completed_at: None,
+        items_processed: 0,
+        items_failed: 0,
+    };
+    assert_eq!(granted, expected);
+    fx.pass(Duration::from_millis(5)).await;
+    assert_eq!(fx.ok(acquire("main", "two")).await, ExecutionAcquired::Held(expected.clone()));
+    assert_eq!(fx.ok(acquire("main", "one")).await, ExecutionAcquired::Granted(expected.clone()), "repeated");
+    assert_eq!(fx.execution("one").await, expected);
+    fx.locked("other", "three").await;
+    let elsewhere = AcquireExecution { project_key: "other".into(), ..acquire("main", "four") };
+    assert!(matches!(fx.ok(elsewhere).await, ExecutionAcquired::Granted(_)));
+    for used in [acquire("third", "one"), AcquireExecution { project_key: "other".into(), ..acquire("x", "one") }] {
+        let answer = fx.run(used).await;
+        assert!(matches!(answer, Err(TxError::Refused(_))), "{answer:?}");
+    }
+    assert_eq!(fx.executions(wanted()).await.len(), 2);
+}
+
+// covers: CRAWL-50, CRAWL-51, CRAWL-112
+pub(super) async fn whoever_is_silent_for_too_long_has_lost_it(fx: Fixture) {
+    fx.locked("main", "one").await;
+    fx.locked("other", "bystander").await;
+    fx.pass(Duration::from_millis(5)).await;
+    let taken = AcquireExecution { timeout: DEAD, ..acquire("main", "two") };
+    let ExecutionAcquired::Granted(two) = fx.ok(taken).await else { panic!("the lock is nobody's") };
+    let one = fx.execution("one").await;
+    assert_eq!((one.status, one.completed_at), (ExecutionStatus::Timeout, Some(two.started_at)));
+    assert!(one.heartbeat_at < two.started_at);
+    assert_eq!(fx.execution("bystander").await.status, ExecutionStatus::Running, "another workflow");
+    assert_eq!(fx.ok(keep("one")).await, ExecutionKept::Lost(one.clone()));
+    assert_eq!(fx.ok(end("one", ExecutionStatus::Completed)).await, ExecutionKept::Lost(one.clone()));
+    assert_eq!(fx.execution("one").await, one);
+    // Nor does it come back under its old name; and then nothing has happened.
+    let again = AcquireExecution { timeout: DEAD, ..acquire("main", "one") };
+    assert!(matches!(fx.run(again).await, Err(TxError::Refused(_))));
+    assert_eq!(fx.execution("two").await, two);
+}
+
+// covers: CRAWL-48, CRAWL-114, CRAWL-116, CRAWL-192
+pub(super) async fn a_sign_of_life_renews_a_lock(fx: Fixture) {
+    let granted = fx.locked("main", "one").await;
+    fx.pass(Duration::from_millis(5)).await;
+    let counted = KeepExecution { items_processed: Some(7), items_failed: Some(2), ..keep("one") };
+    let ExecutionKept::Kept(kept) = fx.ok(counted).await else { panic!("it lives") };
+    assert!(kept.heartbeat_at > granted.heartbeat_at);
+    let expected = Execution { heartbeat_at: kept.heartbeat_at, items_processed: 7, items_failed: 2, ..granted };
+    assert_eq!((&kept, fx.execution("one").await), (&expected, kept.clone()));
+    let ExecutionKept::Kept(kept) = fx.ok(KeepExecution { items_failed: Some(3), ..keep("one") }).await else {
+        panic!("it lives")
+    };
+    assert_eq!((kept.items_processed, kept.items_failed), (7, 3), "what is not told stays");
+    assert_eq!(fx.ok(keep("none")).await, ExecutionKept::Unknown);
+    let ExecutionKept::Lost(lost) =
+        fx.ok(KeepExecution { timeout: DEAD, items_processed: Some(99), ..keep("one") }).await
+    else {
+        panic!("it was silent for too long")
+    };
+    assert_eq!((lost.status, lost.items_processed), (ExecutionStatus::Timeout, 7));
+    assert!(lost.completed_at.is_some());
+    assert_eq!(fx.execution("one").await, lost);
+    fx.locked("main", "two").await;
+}
+
+// covers: CRAWL-46, CRAWL-116, CRAWL-191
+pub(super) async fn a_lock_is_given_back_once(fx: Fixture) {
+    fx.locked("main", "one").await;
+    for wrong in [ExecutionStatus::Running, ExecutionStatus::Timeout] {
+        let answer = fx.run(end("one", wrong)).await;
+        assert!(matches!(answer, Err(TxError::Refused(_))), "{answer:?}");
+    }
+    fx.ok(KeepExecution { items_failed: Some(1), ..keep("one") }).await;
+    fx.pass(Duration::from_millis(5)).await;
+    let op = EndExecution { items_processed: Some(20), ..end("one", ExecutionStatus::Completed) };
+    let ExecutionKept::Kept(ended) = fx.ok(op).await else { panic!("it was ours") };
+    assert_eq!((ended.status, ended.items_processed, ended.items_failed), (ExecutionStatus::Completed, 20, 1));
+    assert!(ended.completed_at.is_some_and(|at| at > ended.started_at));
+    // Repeated it is told the same, and nothing is written.
+    let again = EndExecution { items_processed: Some(21), timeout: DEAD, ..end("one", ExecutionStatus::Completed) };
+    assert_eq!(fx.ok(again).await, ExecutionKept::Kept(ended.clone()));
+    assert_eq!(fx.ok(end("one", ExecutionStatus::Failed)).await, ExecutionKept::Lost(ended.clone()));
+    assert_eq!(fx.ok(keep("one")).await, ExecutionKept::Lost(ended.clone()));
+    assert_eq!(fx.execution("one").await, ended);
+    assert_eq!(fx.ok(end("none", ExecutionStatus::Failed)).await, ExecutionKept::Unknown);
+
+    fx.locked("main", "two").await;
+    let late = EndExecution { timeout: DEAD, items_failed: Some(5), ..end("two", ExecutionStatus::Failed) };
+    let ExecutionKept::Lost(lost) = fx.ok(late).await else { panic!("it was silent for too long") };
+    assert_eq!((lost.status, lost.items_failed), (ExecutionStatus::Timeout, 0));
+    fx.locked("main", "three").await;
+    assert!(matches!(fx.ok(end("three", ExecutionStatus::Failed)).await, ExecutionKept::Kept(_)));
+}
+
+// covers: CRAWL-97
+pub(super) async fn executions_are_listed_from_the_oldest_on(fx: Fixture) {
+    for at in 0..3 {
+        fx.locked(&format!("w{at}"), &format!("e{at}")).await;
+    }
+    fx.ok(end("e0", ExecutionStatus::Failed)).await;
+    fx.locked("w0", "e3").await;
+    fx.ok(AcquireExecution { project_key: "other".into(), ..acquire("w0", "far") }).await;
+    let ids = async |wanted: Wanted| {
+        let found = fx.executions(wanted).await;
+        assert!(found.is_sorted_by_key(|(id, _)| *id));
+        found.into_iter().map(|(_, execution)| execution.execution_id).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(wanted()).await, ["e0", "e1", "e2", "e3"]);
+    assert_eq!(ids(Wanted { workflow_name: Some("w0".into()), ..wanted() }).await, ["e0", "e3"]);
+    assert_eq!(ids(Wanted { execution: Some(ExecutionStatus::Running), ..wanted() }).await, ["e1", "e2", "e3"]);
+    let both = Wanted { workflow_name: Some("w0".into()), execution: Some(ExecutionStatus::Failed), ..wanted() };
+    assert_eq!(ids(both).await, ["e0"]);
+    let first = fx.executions(Wanted { limit: 2, ..wanted() }).await;
+    assert_eq!(first.len(), 2);
+    assert_eq!(ids(Wanted { after: first[1].0, limit: MAX_ROWS * 9, ..wanted() }).await, ["e2", "e3"]);
+    assert_eq!(ids(Wanted { limit: 0, ..wanted() }).await, [""; 0]);
+    assert_eq!(ids(Wanted { project_key: "other".into(), ..wanted() }).await, ["far"]);
+}
+
+// covers: CRAWL-RULE-3, CRAWL-49, CRAWL-113
+pub(super) async fn of_fifty_who_ask_for_a_lock_one_gets_it(fx: Fixture) {
+    let rounds = std::env::var("PATRA_TEST_LOCK_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
+    for round in 0..rounds {
+        for callers in [2, 5, 50] {
+            let id = |caller| format!("{round}.{callers}.{caller}");
+            // The one before is dead as often as it has given its lock back.
+            let timeout = if round % 2 == 0 { ALIVE } else { DEAD };
+            let asked: Vec<_> = (0..callers).map(|caller| acquire("main", &id(caller))).collect();
+            let mut holders = std::collections::BTreeSet::new();
+            let mut granted = Vec::new();
+            for answer in at_once(&fx, asked).await {
+                match answer.expect("an answer") {
+                    ExecutionAcquired::Granted(execution) => granted.push(execution),
+                    ExecutionAcquired::Held(execution) => _ = holders.insert(execution.execution_id),
+                }
+            }
+            assert_eq!(granted.len(), 1, "round {round} of {callers}: {granted:?}");
+            assert_eq!(holders.into_iter().collect::<Vec<_>>(), [granted[0].execution_id.clone()]);
+            let running = Wanted { execution: Some(ExecutionStatus::Running), ..wanted() };
+            assert_eq!(fx.executions(running).await.len(), 1);
+            let given = EndExecution { timeout, ..end(&granted[0].execution_id, ExecutionStatus::Completed) };
+            fx.ok(given).await;
+        }
+    }
+}
+
+// covers: CRAWL-112, CRAWL-113
+pub(super) async fn of_many_who_find_a_dead_holder_one_follows(fx: Fixture) {
+    fx.locked("main", "dead").await;
+    // Whoever comes after the first finds somebody who has just begun: alive, unless no time at all is granted.
+    if fx.subject.is_real() {
+        fx.pass(Duration::from_millis(1_500)).await;
+    } else {
+        fx.pass(Duration::from_secs(3_600)).await;
+    }
+    let timeout = if fx.subject.is_real() { Duration::from_millis(1_400) } else { Duration::from_secs(1_800) };
+    let keepers = (0..20).map(|at| AcquireExecution { timeout, ..acquire("main", &format!("e{at}")) });
+    let answers = at_once(&fx, keepers.collect()).await;
+    let granted = answers.iter().filter(|answer| matches!(answer, Ok(ExecutionAcquired::Granted(_)))).count();
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    if !fx.subject.is_real() {
+        assert_eq!(granted, 1, "{answers:?}");
+    }
+    assert!(granted >= 1, "{answers:?}");
+    assert_eq!(fx.execution("dead").await.status, ExecutionStatus::Timeout);
+    let running = Wanted { execution: Some(ExecutionStatus::Running), ..wanted() };
+    assert_eq!(fx.executions(running).await.len(), 1);
+}
+
+// covers: CRAWL-130, CRAWL-132
+pub(super) async fn the_locks_of_the_dead_are_taken_back_once(fx: Fixture) {
+    for at in 0..5 {
+        fx.locked(&format!("w{at}"), &format!("e{at}")).await;
+    }
+    fx.ok(end("e0", ExecutionStatus::Completed)).await;
+    assert_eq!(fx.ok(Recover { timeout: ALIVE }).await, Recovered::default());
+    let mut timed_out = 0;
+    for answer in at_once(&fx, vec![Recover { timeout: DEAD }; 2]).await {
+        timed_out += answer.expect("an answer").executions_timed_out;
+    }
+    assert_eq!(timed_out, 4);
+    assert_eq!(fx.ok(Recover { timeout: DEAD }).await, Recovered::default());
+    assert_eq!(fx.execution("e0").await.status, ExecutionStatus::Completed);
+    let over = fx.execution("e4").await;
+    assert_eq!((over.status, over.completed_at.is_some()), (ExecutionStatus::Timeout, true));
+    fx.locked("w1", "next").await;
+}

@@ -1,0 +1,144 @@
+//! What can be read of the crawler, and what its alerts are judged by.
+
+use std::collections::BTreeMap;
+
+use patra_core::Ts;
+use patra_core::alert::{self, RATE_WINDOW};
+use patra_core::crawl::{Candidate, Execution, Note};
+use patra_core::port::crawl::{CookieView, Crawled, MAX_ROWS, Wanted};
+use patra_core::port::{Boxed, Crawls};
+use patra_core::state::CandidateStatus;
+use patra_core::tx::{A_MINUTE, AlertWatched, COUNTS_KEPT, CountCrawls, CrawlsCounted, TxError, WatchAlert};
+
+use super::MemStore;
+use super::shared::{SharedMem, ready};
+
+impl Crawls for SharedMem {
+    fn executions(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<(i64, Execution)>, TxError>> {
+        ready(self.lock().list_executions(&wanted))
+    }
+
+    fn candidates(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<Candidate>, TxError>> {
+        ready(self.lock().list_candidates(&wanted))
+    }
+
+    fn notes(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<Note>, TxError>> {
+        ready(self.lock().list_notes(&wanted))
+    }
+
+    fn cookies(&self, platform: Option<String>) -> Boxed<'_, Result<(Vec<CookieView>, Ts), TxError>> {
+        ready((self.lock().list_cookies(platform.as_deref()), self.clock.now()))
+    }
+
+    fn backlog(&self) -> Boxed<'_, Result<u64, TxError>> {
+        let store = self.lock();
+        let pending = store.waiting_notes.iter().filter(|row| row.what.status == CandidateStatus::Pending);
+        ready(pending.count() as u64)
+    }
+
+    fn crawled(&self) -> Boxed<'_, Result<Vec<Crawled>, TxError>> {
+        ready(self.lock().crawled(self.clock.now()))
+    }
+
+    fn alerts(&self) -> Boxed<'_, Result<Vec<alert::View>, TxError>> {
+        ready(self.lock().alerts.values().cloned().collect())
+    }
+}
+
+fn fits<T: PartialEq>(wish: &Option<T>, is: &T) -> bool {
+    wish.as_ref().is_none_or(|wish| wish == is)
+}
+
+impl MemStore {
+    fn list_executions(&self, wanted: &Wanted) -> Vec<(i64, Execution)> {
+        let rows = (1..).zip(&self.executions).filter(|(id, row)| {
+            *id > wanted.after
+                && row.project_key == wanted.project_key
+                && fits(&wanted.workflow_name, &row.what.workflow_name)
+                && fits(&wanted.execution, &row.what.status)
+        });
+        rows.take(wanted.limit.min(MAX_ROWS) as usize).map(|(id, row)| (id, row.what.clone())).collect()
+    }
+
+    fn list_candidates(&self, wanted: &Wanted) -> Vec<Candidate> {
+        let of_keyword =
+            |note: &Candidate| wanted.source_keyword.is_none() || wanted.source_keyword == note.source_keyword;
+        let own = self.waiting_notes.iter().filter(|row| row.project_key == wanted.project_key).map(|row| &row.what);
+        let rows = own.filter(|note| {
+            note.id > wanted.after
+                && fits(&wanted.platform, &note.platform)
+                && fits(&wanted.candidate, &note.status)
+                && fits(&wanted.note_id, &note.note_id)
+                && of_keyword(note)
+        });
+        rows.take(wanted.limit.min(MAX_ROWS) as usize).cloned().collect()
+    }
+
+    fn list_notes(&self, wanted: &Wanted) -> Vec<Note> {
+        let own = self.notes.iter().filter(|row| row.project_key == wanted.project_key).map(|row| &row.what);
+        let rows = own.filter(|note| {
+            note.id > wanted.after && fits(&wanted.platform, &note.platform) && fits(&wanted.note_id, &note.note_id)
+        });
+        rows.take(wanted.limit.min(MAX_ROWS) as usize).cloned().collect()
+    }
+
+    fn list_cookies(&self, platform: Option<&str>) -> Vec<CookieView> {
+        let own = self.cookies().filter(|row| platform.is_none_or(|platform| platform == row.binding.provenance_code));
+        let mut views: Vec<_> = own
+            .map(|row| {
+                let used = self.state_of(row.id).and_then(|state| state.what.updated_at);
+                CookieView {
+                    id: row.id,
+                    cookie_name: row.binding.alias.clone(),
+                    platform: row.binding.provenance_code.clone(),
+                    priority: row.priority,
+                    encryption_key_id: row.key_id.clone(),
+                    wear: self.wear_of(row),
+                    created_at: row.created_at,
+                    updated_at: used.map_or(row.updated_at, |used| used.max(row.updated_at)),
+                }
+            })
+            .collect();
+        views.sort_by(|one, two| one.cookie_name.cmp(&two.cookie_name));
+        views
+    }
+
+    fn crawled(&self, now: Ts) -> Vec<Crawled> {
+        let mut sums = BTreeMap::<&str, (u64, u64)>::new();
+        for ((platform, _), (succeeded, failed)) in
+            self.crawl_minutes.iter().filter(|((_, minute), _)| *minute >= now - RATE_WINDOW)
+        {
+            let sum = sums.entry(platform).or_default();
+            *sum = (sum.0 + succeeded, sum.1 + failed);
+        }
+        let told = |(platform, (succeeded, failed)): (&str, (u64, u64))| Crawled {
+            platform: platform.to_owned(),
+            succeeded,
+            failed,
+        };
+        sums.into_iter().map(told).collect()
+    }
+
+    pub(super) fn count_crawls(&mut self, now: Ts, op: &CountCrawls) -> CrawlsCounted {
+        let counts = self.crawl_minutes.entry((op.platform.clone(), now.floor_to(A_MINUTE))).or_default();
+        *counts = (counts.0 + op.succeeded, counts.1 + op.failed);
+        self.crawl_minutes.retain(|(platform, minute), _| *platform != op.platform || *minute >= now - COUNTS_KEPT);
+        CrawlsCounted
+    }
+
+    pub(super) fn watch_alert(&mut self, now: Ts, op: &WatchAlert) -> AlertWatched {
+        let key = (op.alert.clone(), op.subject.clone());
+        let before = self.alerts.get(&key).map(|row| row.state.clone()).unwrap_or_default();
+        let (state, tell) = before.watched(op.holds, op.hold, op.repeat, now);
+        let row = alert::View {
+            alert: op.alert.clone(),
+            subject: op.subject.clone(),
+            level: op.level,
+            state: state.clone(),
+            value: op.value,
+            threshold: op.threshold,
+        };
+        self.alerts.insert(key, row);
+        AlertWatched { since: state.since.or(before.since), state, tell }
+    }
+}

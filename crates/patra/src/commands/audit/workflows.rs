@@ -1,0 +1,100 @@
+//! Files of workflows that are handed on: they name credentials, and never hold one.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use patra_core::mask::{Kind, Span};
+
+use super::files::{MAX_OF_FILE, all};
+use super::needles::Needles;
+use super::patterns;
+use super::report::{Level, Report};
+use crate::error::Error;
+
+/// No workflow is larger.
+const MAX_FILE: u64 = 16 << 20;
+const HINT: &str = "put it into a credential of the workflow engine, or into its environment, and replace the secret";
+
+/// Headers that carry a secret, as a list of names and values has them.
+const HEADERS: &[&str] = &["authorization", "proxy-authorization", "cookie", "x-api-key", "x-auth-token"];
+/// Members whose value is a secret.
+const MEMBERS: &[&str] = &[
+    "cookie_value",
+    "cookie_encrypted",
+    "token",
+    "access_token",
+    "api_key",
+    "apikey",
+    "password",
+    "secret",
+    "client_secret",
+];
+
+pub(super) fn check(folder: &Path, needles: &Needles, report: &mut Report) -> Result<(), Error> {
+    for file in all(folder)? {
+        report.count("workflow_files", 1);
+        let place = file.display().to_string();
+        let large = std::fs::metadata(&file).is_ok_and(|meta| meta.len() > MAX_FILE);
+        let text = if large { None } else { std::fs::read(&file).ok() };
+        let Some(text) = text else {
+            let hint = "is it a workflow? move it elsewhere";
+            report.add(Level::Medium, "workflows", place, "too large, or not readable: it was not checked", hint);
+            continue;
+        };
+        if let Some(owner) = needles.find(&text) {
+            let message = format!("a secret of `{owner}` is in this file");
+            report.add(Level::Critical, "workflows", place.clone(), message, HINT);
+        }
+        let text = String::from_utf8_lossy(&text);
+        let mut found = Vec::new();
+        match serde_json::from_str(&text) {
+            Ok(value) => walk(&value, "$", &mut found),
+            Err(_) => code(&text, "", &mut found),
+        }
+        for (level, path, what) in found.into_iter().take(MAX_OF_FILE) {
+            report.add(level, "workflows", format!("{place} {path}").trim(), what, HINT);
+        }
+    }
+    Ok(())
+}
+
+type Found = (Level, String, String);
+
+fn walk(value: &Value, path: &str, found: &mut Vec<Found>) {
+    match value {
+        Value::Object(members) => {
+            let text = |name: &str| members.get(name).and_then(Value::as_str).unwrap_or_default();
+            let header = text("name").to_ascii_lowercase();
+            if HEADERS.contains(&header.as_str()) && patterns::is_literal(text("value")) {
+                found.push((Level::Critical, path.to_owned(), format!("the header {header} has a value of its own")));
+            }
+            for (name, value) in members {
+                let path = format!("{path}.{name}");
+                let is_secret = MEMBERS.contains(&name.to_ascii_lowercase().as_str());
+                if is_secret && value.as_str().is_some_and(patterns::is_literal) {
+                    found.push((Level::High, path.clone(), "a secret stands here, and no reference to one".to_owned()));
+                }
+                walk(value, &path, found);
+            }
+        }
+        Value::Array(values) => {
+            values.iter().enumerate().for_each(|(at, value)| walk(value, &format!("{path}[{at}]"), found));
+        }
+        Value::String(text) => code(text, path, found),
+        _ => {}
+    }
+}
+
+/// Text of people and of programs: only what is written out counts, not what is computed.
+fn code(text: &str, path: &str, found: &mut Vec<Found>) {
+    let is_written_out = |span: &Span| {
+        let before = text[..span.range.start].chars().next_back();
+        !matches!(span.kind, Kind::Member | Kind::Cookie)
+            || matches!(before, Some('"' | '\'' | '`'))
+            || span.name == "web_session"
+    };
+    for span in patterns::secrets(text).filter(is_written_out) {
+        found.push((Level::Critical, path.to_owned(), format!("{} stands here", patterns::word(&span))));
+    }
+}

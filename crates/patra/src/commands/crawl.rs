@@ -1,0 +1,332 @@
+//! `crawl`: questions to platforms, the built-in flow, and what orchestrators share.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use patra_core::Code;
+use patra_core::port::crawl::Wanted;
+use patra_core::port::{Clock as _, CommandsExt as _, Store};
+use patra_core::tx::RequeueCandidates;
+use patra_core::vault::VaultCell;
+use patra_engine::crawler::flow::{self, BACKOFF, Flow, FlowError, Report};
+use patra_engine::crawler::{Behalf, Crawler, Search, Trouble, Wish};
+use patra_engine::sources::PROJECT;
+use patra_engine::{Engine, keeper};
+
+use crate::cli::{self, Crawl, CrawlRun, Global, Listed};
+use crate::clock::SystemClock;
+use crate::error::{Error, Exit};
+use crate::progress::say;
+use crate::settings::Environment;
+use crate::signals::Signals;
+use crate::{host, output, store};
+
+pub(crate) async fn run(global: &Global, command: &Crawl) -> Result<Exit, Error> {
+    match command {
+        Crawl::Run(args) => flows(global, args).await,
+        Crawl::Search { platform, keyword, page, cookie } => {
+            let open = Open::new(global).await?;
+            let search =
+                Search { platform: platform.clone(), keyword: keyword.clone(), page: *page, ..Search::default() };
+            let crawled = open.crawler.search(search, &behalf("search", cookie.as_deref())?).await;
+            open.close().await;
+            let found = crawled.result.map_err(refused)?;
+            let items: Vec<_> = found
+                .notes
+                .into_iter()
+                .map(|note| json!({ "note_id": note.note_id, "fields": note.fields, "tokens": note.tokens }))
+                .collect();
+            if global.output == cli::Output::Table {
+                let text = |item: &Value, name: &str| item["fields"][name].as_str().unwrap_or_default().to_owned();
+                let row = |item: &Value| {
+                    vec![
+                        item["note_id"].as_str().unwrap_or_default().to_owned(),
+                        text(item, "author"),
+                        text(item, "title"),
+                    ]
+                };
+                output::grid(&["note_id", "author", "title"], items.iter().map(row))?;
+                say(&format!(
+                    "{}; cookie {}",
+                    if found.has_more { "there is more" } else { "that is all" },
+                    used(crawled.cookie_used)
+                ));
+                return Ok(Exit::Ok);
+            }
+            let value = json!({ "has_more": found.has_more, "search_id": found.search_id, "items": items });
+            output::result(global.output, "", &value)?;
+            Ok(Exit::Ok)
+        }
+        Crawl::Detail { platform, note_ids, tokens, cookie } => {
+            details(global, platform, note_ids, tokens, cookie.as_deref()).await
+        }
+        Crawl::List { what, status, platform, limit } => {
+            list(global, *what, status.as_deref(), platform.clone(), *limit).await
+        }
+        Crawl::Recover => {
+            let opened = store::open(global).await?;
+            let recovered = keeper::recover(&*opened.store, Environment::read().keeper()?.lock_timeout).await?;
+            let text = format!(
+                "{} execution(s) timed out, {} record(s) pending again, {} failed, {} cookie(s) active again",
+                recovered.executions_timed_out,
+                recovered.records_requeued,
+                recovered.records_failed,
+                recovered.cookies_reactivated
+            );
+            output::result(global.output, &text, &json!(recovered))?;
+            Ok(Exit::Ok)
+        }
+        Crawl::Requeue { platform, note_id, keyword } => {
+            let opened = store::open(global).await?;
+            let requeue = RequeueCandidates {
+                project_key: PROJECT.to_owned(),
+                platform: platform.clone(),
+                note_id: note_id.clone(),
+                source_keyword: keyword.clone(),
+            };
+            let requeued = opened.store.run(requeue).await?.requeued;
+            output::result(
+                global.output,
+                &format!("{requeued} candidate(s) pending again"),
+                &json!({ "requeued": requeued }),
+            )?;
+            Ok(Exit::Ok)
+        }
+    }
+}
+
+/// A store, an engine without parts, and its crawler.
+struct Open {
+    store: Arc<dyn Store>,
+    engine: Engine,
+    crawler: Crawler,
+    vault: VaultCell,
+}
+
+impl Open {
+    async fn new(global: &Global) -> Result<Open, Error> {
+        let opened = store::open(global).await?;
+        let settings = cli::Engine { concurrency: 1, lease_secs: 60, retention_days: 0 };
+        let store = Arc::clone(&opened.store);
+        let engine = host::engine(global, settings, Vec::new(), opened.store, false, Arc::new(())).await?;
+        Ok(Open { store, crawler: engine.crawler(), vault: engine.vault(), engine })
+    }
+
+    async fn close(self) {
+        self.engine.stop(tokio_util::sync::CancellationToken::new()).await;
+    }
+}
+
+fn used(cookie: Option<String>) -> String {
+    cookie.unwrap_or_else(|| "none".to_owned())
+}
+
+fn behalf(step: &str, cookie: Option<&str>) -> Result<Behalf, Error> {
+    let request_id = format!("{}-{step}", trace_id()?);
+    Ok(Behalf { request_id, cookie_name: cookie.map(str::to_owned), exclude_cookies: Vec::new() })
+}
+
+fn trace_id() -> Result<String, Error> {
+    Ok(format!("wf-{}-{}", SystemClock.now().micros() / 1_000_000, host::random_hex::<3>()?))
+}
+
+fn refused(trouble: Trouble) -> Error {
+    let error = match trouble.code {
+        Code::InvalidInput => Error::usage(trouble.message),
+        Code::NotConfigured => Error::configuration(trouble.message),
+        Code::NotFound => Error::not_found(trouble.message),
+        code => Error::failed(format!("{code}: {}", trouble.message)),
+    };
+    match trouble.code {
+        Code::CookieExhausted => {
+            error.hint("`patra crawl list cookies` shows them; `patra credential add NAME --type cookie --provenance PLATFORM` adds one")
+        }
+        _ => error,
+    }
+}
+
+async fn details(
+    global: &Global,
+    platform: &str,
+    note_ids: &[String],
+    tokens: &[(String, String)],
+    cookie: Option<&str>,
+) -> Result<Exit, Error> {
+    let open = Open::new(global).await?;
+    let mut wishes = Vec::new();
+    for note_id in note_ids {
+        let mut tokens: BTreeMap<String, String> = tokens.iter().cloned().collect();
+        if tokens.is_empty() {
+            let wanted = Wanted { platform: Some(platform.to_owned()), note_id: Some(note_id.clone()), ..wanted(1) };
+            if let Some(candidate) = open.store.candidates(wanted).await?.first() {
+                tokens = flow::read_tokens(&open.vault, candidate).map_err(Error::configuration)?;
+            }
+        }
+        wishes.push(Wish { note_id: note_id.clone(), tokens });
+    }
+    let batch = open.crawler.details(platform, wishes, &behalf("detail", cookie)?).await;
+    open.close().await;
+    let batch = batch.map_err(refused)?;
+    let failed = batch.result.iter().filter(|(_, result)| result.is_err()).count();
+    for (id, result) in batch.result {
+        match result {
+            Ok(note) => output::line(&note.to_string())?,
+            Err(trouble) => say(&format!("{id}: {}: {}", trouble.code, trouble.message)),
+        }
+    }
+    Ok(if failed > 0 { Exit::Failures } else { Exit::Ok })
+}
+
+fn wanted(limit: u32) -> Wanted {
+    Wanted { project_key: PROJECT.to_owned(), limit, ..Wanted::default() }
+}
+
+async fn list(
+    global: &Global,
+    what: Listed,
+    status: Option<&str>,
+    platform: Option<String>,
+    limit: u32,
+) -> Result<Exit, Error> {
+    let store = store::open_crawls(global).await?;
+    let unknown = |words: &str| Error::usage(format!("--status is one of: {words}"));
+    let rows: Vec<Value> = match what {
+        Listed::Executions => {
+            let words = "running, completed, failed, timeout";
+            let execution = status.map(str::parse).transpose().map_err(|_| unknown(words))?;
+            let rows = store.executions(Wanted { execution, ..wanted(limit) }).await?;
+            rows.into_iter().map(|(_, execution)| json!(execution)).collect()
+        }
+        Listed::Candidates => {
+            let words = "pending, processing, collected, failed";
+            let candidate = status.map(str::parse).transpose().map_err(|_| unknown(words))?;
+            let rows = store.candidates(Wanted { candidate, platform, ..wanted(limit) }).await?;
+            let shown = rows.into_iter().map(|row| {
+                json!({
+                    "note_id": row.note_id, "platform": row.platform, "status": row.status, "retry_count": row.retry_count,
+                    "source_keyword": row.source_keyword, "last_error_code": row.last_error_code,
+                    "processing_lock": row.processing_lock, "created_at": row.created_at,
+                })
+            });
+            shown.collect()
+        }
+        Listed::Notes => {
+            let rows = store.notes(Wanted { platform, ..wanted(limit) }).await?;
+            let shown = rows.into_iter().map(|row| {
+                json!({
+                    "id": row.id, "platform": row.platform, "note_id": row.note_id, "title": row.title, "author": row.author,
+                    "published_at": row.published_at, "fetched_at": row.fetched_at,
+                })
+            });
+            shown.collect()
+        }
+        Listed::Cookies => {
+            let (rows, now) = store.cookies(platform).await?;
+            let shown = rows.into_iter().map(|row| {
+                let wear = row.wear.rested(now);
+                json!({
+                    "cookie_name": row.cookie_name, "platform": row.platform, "status": wear.status, "priority": row.priority,
+                    "daily_used": wear.daily_used, "daily_limit": wear.daily_limit,
+                    "consecutive_errors": wear.consecutive_errors, "total_errors": wear.total_errors,
+                    "cooling_until": wear.cooling_until, "encryption_key_id": row.encryption_key_id,
+                })
+            });
+            shown.filter(|row| status.is_none_or(|status| row["status"] == status)).collect()
+        }
+        Listed::Alerts => {
+            let shown = store.alerts().await?.into_iter().map(|row| {
+                json!({
+                    "alert": row.alert, "subject": row.subject, "level": row.level, "firing": row.state.firing,
+                    "value": row.value, "threshold": row.threshold, "since": row.state.since,
+                })
+            });
+            shown.collect()
+        }
+    };
+    print(global, &rows)?;
+    Ok(Exit::Ok)
+}
+
+fn print(global: &Global, rows: &[Value]) -> Result<(), Error> {
+    match global.output {
+        cli::Output::Json => output::result(global.output, "", &json!(rows)),
+        cli::Output::Ndjson => rows.iter().try_for_each(|row| output::line(&row.to_string())),
+        cli::Output::Table => {
+            let Some(first) = rows.first().and_then(Value::as_object) else { return Ok(()) };
+            let headings: Vec<&str> = first.keys().map(String::as_str).collect();
+            let cell = |value: &Value| match value {
+                Value::Null => String::new(),
+                Value::String(text) => text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
+                other => other.to_string(),
+            };
+            let shown = rows.iter().map(|row| headings.iter().map(|name| cell(&row[*name])).collect());
+            output::grid(&headings, shown)
+        }
+    }
+}
+
+async fn flows(global: &Global, args: &CrawlRun) -> Result<Exit, Error> {
+    let signals = Signals::listen()?;
+    let open = Open::new(global).await?;
+    let mut exit;
+    loop {
+        exit = Exit::Ok;
+        for keyword in &args.keywords {
+            tokio::select! {
+                () = signals.stop.cancelled() => break,
+                done = one(global, args, &open, keyword) => exit = worst(exit, done?),
+            }
+        }
+        let Some(minutes) = args.every.filter(|_| !signals.stop.is_cancelled()) else { break };
+        tokio::select! {
+            () = signals.stop.cancelled() => break,
+            () = tokio::time::sleep(Duration::from_secs(minutes * 60)) => {}
+        }
+    }
+    open.close().await;
+    Ok(exit)
+}
+
+fn worst(one: Exit, other: Exit) -> Exit {
+    if matches!(one, Exit::Ok) { other } else { one }
+}
+
+async fn one(global: &Global, args: &CrawlRun, open: &Open, keyword: &str) -> Result<Exit, Error> {
+    let flow = Flow {
+        project_key: PROJECT.to_owned(),
+        workflow_name: args.workflow.clone(),
+        execution_id: format!("exec-{}-{}", SystemClock.now().micros() / 1_000, host::random_hex::<6>()?),
+        trace_id: trace_id()?,
+        platform: args.platform.clone(),
+        keyword: keyword.to_owned(),
+        max_pages: args.max_pages,
+        batch_size: args.batch_size,
+        lock_timeout: Environment::read().keeper()?.lock_timeout,
+        backoff: Environment::read().backoff()?.unwrap_or(BACKOFF),
+        max_retry: Environment::read().max_retry()?,
+    };
+    match flow::run(&open.store, &open.crawler, &open.vault, &flow).await {
+        Ok(report) if !report.locked => {
+            say("another execution is running: nothing was done");
+            Ok(Exit::Ok)
+        }
+        Ok(report) => {
+            told(global, keyword, &report)?;
+            Ok(if report.failed > 0 { Exit::Failures } else { Exit::Ok })
+        }
+        Err(FlowError::Crawl(trouble)) => Err(refused(trouble)),
+        Err(FlowError::Store(error)) => Err(error.into()),
+        Err(error) => Err(Error::failed(error.to_string())),
+    }
+}
+
+fn told(global: &Global, keyword: &str, report: &Report) -> Result<(), Error> {
+    let text = format!(
+        "{keyword}: {} found ({} new), {} collected, {} known, {} failure(s), {} request(s)",
+        report.found, report.created, report.collected, report.skipped, report.failed, report.requests
+    );
+    output::result(global.output, &text, &json!({ "keyword": keyword, "report": report }))
+}

@@ -1,0 +1,155 @@
+//! Copies of the database: taken, listed, put back; and the way back from a migration (docs/operations.md).
+
+use std::process::Output;
+
+use serde_json::Value;
+
+use super::{patra, sql};
+use crate::support::{Place, manifest, psql};
+
+fn both(case: impl Fn(&Place)) {
+    super::both(case);
+}
+
+#[track_caller]
+fn told(output: &Output) -> Value {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn db(place: &Place, args: &[&str]) -> Output {
+    patra(place).arg("db").args(args).args(["-o", "json"]).output().unwrap()
+}
+
+#[track_caller]
+fn refused(output: &Output, code: i32, words: &[&str]) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    for word in words {
+        assert!(text.contains(word), "`{word}` is not in: {text}");
+    }
+}
+
+/// Everything that is in a few tables, as text.
+fn content(place: &Place) -> Vec<Value> {
+    ["provenances", "schedules", "keys"].iter().flat_map(|view| place.list(&[view])).collect()
+}
+
+// covers: CRAWL-DAY3-4
+#[test]
+fn a_copy_brings_back_what_was_there_when_it_was_taken() {
+    both(|place| {
+        place.apply(&manifest("http://127.0.0.1:1"));
+        place.run(&["key", "create", "first"]);
+        let before = content(place);
+        let taken = told(&db(place, &["backup"]));
+        let path = taken["path"].as_str().unwrap();
+        assert!(path.contains("data/backups/patra-") && taken["bytes"].as_u64() > Some(1_000), "{taken}");
+        let listed = told(&db(place, &["backups"]));
+        assert_eq!((&listed[0]["path"], &listed[0]["schema_version"]), (&taken["path"], &taken["schema_version"]));
+        assert_eq!(listed[0]["before_migration"], false);
+        refused(&db(place, &["backup", "--to", path]), 78, &["exists already", "hint: "]);
+        let elsewhere = place.folder.path().join("elsewhere.copy").display().to_string();
+        assert_eq!(told(&db(place, &["backup", "--to", &elsewhere]))["path"], elsewhere);
+
+        place.apply(&manifest("http://127.0.0.1:2").replace("provenance: far", "provenance: other"));
+        place.run(&["key", "create", "second"]);
+        let after = content(place);
+        assert_ne!(before, after);
+        let restored = told(&db(place, &["restore", path]));
+        assert_eq!(content(place), before);
+        // What was replaced is there, whole.
+        let kept = restored["replaced"].as_str().unwrap();
+        match place.database_url() {
+            Some(url) => {
+                let schema = kept.strip_prefix("schema ").unwrap();
+                assert_eq!(psql(&url, &format!("SELECT count(*) FROM {schema}.api_key")).trim(), "2");
+            }
+            None => {
+                told(&db(place, &["restore", kept]));
+                assert_eq!(content(place), after);
+            }
+        }
+        super::passes(place, &[]);
+        // What is none, or not there, changes nothing.
+        let broken = place.file("broken", "no copy of anything, but long enough to be looked at");
+        let before = content(place);
+        refused(&db(place, &["restore", &broken]), 78, &["hint: "]);
+        refused(&db(place, &["restore", "nowhere"]), 78, &["nowhere", "hint: "]);
+        assert_eq!(content(place), before);
+    });
+}
+
+// covers: CRAWL-DAY3-4
+#[test]
+fn nothing_is_restored_under_a_running_server_and_copies_are_taken_beside_it() {
+    both(|place| {
+        let serving = crate::cli::serve(place);
+        let taken = told(&db(place, &["backup"]));
+        let path = taken["path"].as_str().unwrap().to_owned();
+        let words: &[&str] = if place.database_url().is_some() {
+            &["other Patra processes", "stop"]
+        } else {
+            &["in use by another process", "stop the server"]
+        };
+        refused(&db(place, &["restore", &path]), 78, words);
+        drop(serving);
+        if place.database_url().is_none() {
+            told(&db(place, &["restore", &path]));
+        }
+    });
+}
+
+/// The way back, step by step as the document has it: a migration is made on an existing database, turns out to be wrong, and is
+/// undone with the copy that was taken before it.
+// covers: CRAWL-DAY3-4
+#[test]
+fn a_migration_takes_a_copy_first_and_the_copy_is_the_way_back() {
+    both(|place| {
+        // A database from before the first version, with something in it.
+        let table = "CREATE TABLE patra_migration (version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, applied_at TIME NOT NULL);
+            CREATE TABLE precious (x text); INSERT INTO precious VALUES ('older')";
+        let kind = if place.database_url().is_some() { "timestamptz" } else { "integer" };
+        let data = place.folder.path().join("data");
+        std::fs::create_dir_all(&data).unwrap();
+        sql(place, &table.replace("TIME", kind));
+        if place.database_url().is_some() {
+            // Without the programs there is no copy, and no migration, unless somebody says so.
+            let output = patra(place).env("PATH", data.display().to_string()).arg("migrate").output().unwrap();
+            refused(
+                &output,
+                78,
+                &["could not be copied before", "pg_dump is not installed", "PATRA_MIGRATE_WITHOUT_BACKUP"],
+            );
+            let output = patra(place).env("PATH", data.display().to_string()).args(["db", "backup"]).output().unwrap();
+            refused(&output, 78, &["pg_dump is not installed", "hint: install"]);
+        }
+        let output = patra(place).arg("migrate").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let copies = told(&db(place, &["backups"]));
+        assert_eq!(
+            (copies.as_array().unwrap().len(), &copies[0]["schema_version"], &copies[0]["before_migration"]),
+            (1, &0.into(), &true.into())
+        );
+        sql(place, "INSERT INTO precious VALUES ('newer')");
+        // A second start finds nothing to do, and takes no copy.
+        assert!(patra(place).arg("migrate").output().unwrap().status.success());
+        assert_eq!(told(&db(place, &["backups"])).as_array().unwrap().len(), 1);
+
+        let restored = told(&db(place, &["restore", copies[0]["path"].as_str().unwrap()]));
+        assert_eq!(restored["schema_version"], 0);
+        let precious = match place.database_url() {
+            Some(url) => psql(&url, "SELECT string_agg(x, ',') FROM precious").trim().to_owned(),
+            None => {
+                let database = rusqlite::Connection::open(data.join("patra.db")).unwrap();
+                assert!(database.prepare("SELECT 1 FROM ing_task").is_err(), "the newer tables are gone");
+                database.query_row("SELECT group_concat(x) FROM precious", [], |row| row.get(0)).unwrap()
+            }
+        };
+        assert_eq!(precious, "older");
+        // And forward again.
+        let output = patra(place).arg("migrate").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    });
+}

@@ -1,0 +1,224 @@
+//! A served Patra with a platform of notes as its far side, and somebody who calls it.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use patra_upstream::{Dataset, Script, Server};
+use serde_json::{Value, json};
+
+use crate::support::Place;
+
+pub(super) const MASTER_KEY: &str = "a text of more than thirty-two characters";
+pub(super) const GOOD: &str = "a1=CANARY-a1; web_session=CANARY-good";
+
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) body: Value,
+    pub(super) request_id: String,
+}
+
+pub(super) struct Desk {
+    pub(super) far: Server,
+    pub(super) place: Place,
+    child: Child,
+    address: String,
+    pub(super) key: String,
+    log: std::path::PathBuf,
+    variables: Vec<(String, String)>,
+}
+
+/// The shipped manifest, for a far side on this machine that needs no signature, at any rate.
+pub(super) fn manifest(far: &Server) -> String {
+    let shipped = include_str!("../../../../../sources/xhs.yaml");
+    shipped
+        .replace("https://edith.xiaohongshu.com", far.base_url())
+        .replace("signing_hook: xhs, ", "")
+        .replace("refill_rate_per_sec: 1, burst: 1", "refill_rate_per_sec: 10000, burst: 1000, demote_rate: 1")
+        .replace("name: Xiaohongshu", "name: Xiaohongshu\nallow_http: true")
+}
+
+pub(super) fn far(script: Script) -> Server {
+    Server::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 10), script).unwrap()
+}
+
+/// On both stores.
+pub(super) fn everywhere(script: &Script, variables: &[(&str, &str)], test: impl Fn(&Desk)) {
+    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+        test(&Desk::open(place, far(script.clone()), variables));
+    }
+}
+
+impl Desk {
+    pub(super) fn open(place: Place, far: Server, variables: &[(&str, &str)]) -> Desk {
+        place.apply(&manifest(&far));
+        let mut variables: Vec<(String, String)> =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        if !variables.iter().any(|(name, _)| name == "COOKIE_MASTER_KEY") {
+            variables.push(("COOKIE_MASTER_KEY".to_owned(), MASTER_KEY.to_owned()));
+        }
+        let (child, log, address, key) = serve(&place, &variables);
+        Desk { far, place, child, address, key: key.unwrap(), log, variables }
+    }
+
+    /// Dies at once and is started again.
+    pub(super) fn restart(&mut self) {
+        let _ = self.child.kill();
+        self.child.wait().unwrap();
+        let (child, log, address, _) = serve(&self.place, &self.variables);
+        (self.child, self.log, self.address) = (child, log, address);
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub(super) fn change_variables(&mut self, variables: &[(&str, &str)]) {
+        self.variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    }
+
+    pub(super) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    pub(super) fn call(&self, method: &str, path: &str, id: Option<&str>, body: Option<&Value>) -> Answer {
+        self.call_as(Some(&self.key), method, path, id, body.map(Value::to_string).as_deref())
+    }
+
+    pub(super) fn call_as(
+        &self,
+        key: Option<&str>,
+        method: &str,
+        path: &str,
+        id: Option<&str>,
+        body: Option<&str>,
+    ) -> Answer {
+        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.address);
+        if let Some(key) = key {
+            request.push_str(&format!("Authorization: Bearer {key}\r\n"));
+        }
+        if let Some(id) = id {
+            request.push_str(&format!("X-Request-ID: {id}\r\n"));
+        }
+        let body = body.unwrap_or_default();
+        request.push_str(&format!("Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let header = |name: &str| {
+            let lines = head.lines().filter_map(|line| line.split_once(": "));
+            lines.into_iter().find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
+        };
+        Answer {
+            status: head.split(' ').nth(1).unwrap().parse().unwrap(),
+            request_id: header("x-request-id").unwrap_or_default(),
+            body: serde_json::from_str(body).unwrap_or(Value::Null),
+        }
+    }
+
+    pub(super) fn post(&self, path: &str, body: &Value) -> Answer {
+        self.call("POST", &format!("/api/v1/crawler{path}"), None, Some(body))
+    }
+
+    pub(super) fn get(&self, path: &str) -> Answer {
+        self.call("GET", &format!("/api/v1/crawler{path}"), None, None)
+    }
+
+    /// The data of an answer that must be a success.
+    #[track_caller]
+    pub(super) fn data(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
+        let answer = self.call(method, &format!("/api/v1/crawler{path}"), None, body);
+        assert_eq!((answer.status, &answer.body["success"]), (200, &true.into()), "{path}: {}", answer.body);
+        answer.body["data"].clone()
+    }
+
+    pub(super) fn add_cookie(&self, name: &str, value: &str, priority: i32) {
+        let cookie = json!({ "cookie_name": name, "platform": "xhs", "cookie_value": value, "priority": priority });
+        self.data("POST", "/cookies", Some(&cookie));
+    }
+
+    pub(super) fn cookie(&self, name: &str) -> Value {
+        let cookies = self.data("GET", "/cookies", None);
+        let found = cookies["items"].as_array().unwrap().iter().find(|cookie| cookie["cookie_name"] == name);
+        found.unwrap().clone()
+    }
+
+    pub(super) fn lock(&self, workflow: &str) -> Value {
+        self.data("POST", "/executions/acquire", Some(&json!({ "workflow_name": workflow })))
+    }
+
+    /// Searches, and puts what is found into the candidates.
+    pub(super) fn candidates(&self, keyword: &str) -> Vec<Value> {
+        let found =
+            self.data("POST", "/search", Some(&json!({ "platform": "xhs", "keyword": keyword, "page_size": 50 })));
+        let items = found["items"].as_array().unwrap().clone();
+        let body = json!({ "platform": "xhs", "source_keyword": keyword, "items": items });
+        self.data("POST", "/candidates", Some(&body));
+        items
+    }
+
+    /// A statement on the database itself; each row's cells joined by `|`.
+    pub(super) fn sql(&self, statement: &str) -> Vec<String> {
+        if let Some(url) = self.place.database_url() {
+            return crate::support::psql(&url, statement).lines().map(str::to_owned).collect();
+        }
+        let db = rusqlite::Connection::open(self.place.folder.path().join("data/patra.db")).unwrap();
+        db.busy_timeout(Duration::from_secs(10)).unwrap();
+        let mut prepared = db.prepare(statement).unwrap();
+        let columns = prepared.column_count();
+        if columns == 0 {
+            prepared.execute([]).unwrap();
+            return Vec::new();
+        }
+        let row = |row: &rusqlite::Row<'_>| {
+            let cells = (0..columns).map(|at| row.get::<_, rusqlite::types::Value>(at));
+            let cells = cells.collect::<Result<Vec<_>, _>>()?.into_iter().map(|cell| match cell {
+                rusqlite::types::Value::Text(text) => text,
+                rusqlite::types::Value::Integer(number) => number.to_string(),
+                rusqlite::types::Value::Null => String::new(),
+                other => format!("{other:?}"),
+            });
+            Ok(cells.collect::<Vec<_>>().join("|"))
+        };
+        prepared.query_map([], row).unwrap().map(Result::unwrap).collect()
+    }
+
+    /// Makes a time of a row earlier by so many minutes.
+    pub(super) fn age(&self, table: &str, column: &str, minutes: i64) {
+        let by = match self.place.database_url() {
+            Some(_) => format!("interval '{minutes} minutes'"),
+            None => format!("{}", minutes * 60_000_000),
+        };
+        self.sql(&format!("UPDATE {table} SET {column} = {column} - {by} WHERE {column} IS NOT NULL"));
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn serve(place: &Place, variables: &[(String, String)]) -> (Child, std::path::PathBuf, String, Option<String>) {
+    let log = place.folder.path().join(format!("serve-{}.log", crate::support::now_micros()));
+    let mut command = place.patra();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--no-collector"]).stdout(Stdio::null());
+    command.envs(variables.iter().map(|(name, value)| (name, value))).stderr(std::fs::File::create(&log).unwrap());
+    let mut child = command.spawn().unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let text = std::fs::read_to_string(&log).unwrap();
+        let address = text.lines().find(|line| line.contains("the API listens"));
+        if let Some(address) = address.and_then(|line| line.split("address=").nth(1)) {
+            let key = text.lines().map(str::trim).find(|line| line.starts_with("patra_")).map(str::to_owned);
+            return (child, log, address.trim().to_owned(), key);
+        }
+        assert!(child.try_wait().unwrap().is_none() && Instant::now() < end, "{text}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

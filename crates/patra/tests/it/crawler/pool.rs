@@ -1,0 +1,271 @@
+//! The pool of cookies: which is taken, what wears it out, what it is sealed with.
+
+use patra_upstream::Script;
+use serde_json::{Value, json};
+
+use super::desk::{Desk, GOOD, MASTER_KEY, everywhere, far};
+use super::{check_single, script, search};
+use crate::support::Place;
+
+// covers: CRAWL-01, CRAWL-04, CRAWL-06, CRAWL-07, CRAWL-08, CRAWL-12, CRAWL-13, CRAWL-22, CRAWL-23, CRAWL-24, CRAWL-75
+// covers: CRAWL-104, CRAWL-106, CRAWL-108
+#[tokio::test(flavor = "multi_thread")]
+async fn the_best_cookie_is_taken_and_none_more_often_than_allowed() {
+    everywhere(&script(), &[], |desk| {
+        let none = desk.post("/search", &search("tea"));
+        check_single(&none);
+        assert_eq!((none.status, &none.body["error"]["code"]), (503, &"COOKIE_EXHAUSTED".into()), "{}", none.body);
+        desk.add_cookie("low", GOOD, 1);
+        desk.add_cookie("high", GOOD, 5);
+        desk.add_cookie("also", GOOD, 5);
+        let used = || desk.post("/search", &search("tea")).body["meta"]["cookie_used"].as_str().unwrap().to_owned();
+        let order: Vec<_> = (0..4).map(|_| used()).collect();
+        assert_eq!(order, ["high", "also", "high", "also"], "the largest priority, then the least recently used");
+        // The same again changes nothing, and no second row comes.
+        let before = desk.cookie("high");
+        desk.add_cookie("high", GOOD, 5);
+        let after = desk.cookie("high");
+        assert_eq!((&after["daily_used"], &after["created_at"]), (&before["daily_used"], &before["created_at"]));
+        assert_eq!(desk.data("GET", "/cookies", None)["items"].as_array().map(Vec::len), Some(3));
+        // At its limit it stays active and is left alone.
+        for (name, limit) in [("high", 2), ("also", 3)] {
+            let body = json!({ "cookie_name": name, "platform": "xhs", "cookie_value": GOOD, "priority": 5, "daily_limit": limit });
+            desk.data("POST", "/cookies", Some(&body));
+        }
+        let order: Vec<_> = (0..3).map(|_| used()).collect();
+        assert_eq!(order, ["also", "low", "low"]);
+        assert_eq!((&desk.cookie("high")["status"], &desk.cookie("high")["daily_used"]), (&"active".into(), &2.into()));
+        // A batch of notes is as many uses.
+        let items = desk.candidates("tea");
+        let ids: Vec<_> = items.iter().take(10).map(|item| item["note_id"].clone()).collect();
+        let before = desk.cookie("low")["daily_used"].as_u64().unwrap();
+        let batch = desk.post("/notes/detail", &json!({ "platform": "xhs", "note_ids": ids }));
+        assert_eq!((batch.status, &batch.body["meta"]["cookie_used"]), (200, &"low".into()), "{}", batch.body);
+        assert_eq!(desk.cookie("low")["daily_used"], before + 10);
+        // A wish for one.
+        let wish =
+            |name: &str| desk.post("/search", &json!({ "platform": "xhs", "keyword": "tea", "cookie_name": name }));
+        assert_eq!(wish("low").body["meta"]["cookie_used"], "low");
+        assert_eq!((wish("never").status, &wish("never").body["error"]["code"]), (400, &"INVALID_INPUT".into()));
+        let spent = wish("high");
+        assert_eq!((spent.status, &spent.body["error"]["code"]), (502, &"COOKIE_INVALID".into()), "{}", spent.body);
+        assert_eq!(spent.body["error"]["details"]["status"], "active");
+        let excluded =
+            desk.post("/search", &json!({ "platform": "xhs", "keyword": "tea", "exclude_cookies": ["low"] }));
+        assert_eq!((excluded.status, &excluded.body["error"]["code"]), (503, &"COOKIE_EXHAUSTED".into()));
+        desk.data("DELETE", "/cookies/low", None);
+        desk.data("DELETE", "/cookies/low", None);
+        let gone = desk.post("/search", &search("tea"));
+        assert_eq!(gone.body["error"]["code"], "COOKIE_EXHAUSTED", "{}", gone.body);
+        desk.age("ing_credential_state", "used_day", 24 * 60);
+        assert_eq!(used(), "high", "another day");
+    });
+}
+
+// covers: CRAWL-05, CRAWL-09, CRAWL-10, CRAWL-11, CRAWL-14, CRAWL-15, CRAWL-16, CRAWL-17, CRAWL-18, CRAWL-20, CRAWL-21
+// covers: CRAWL-76, CRAWL-79, CRAWL-107, CRAWL-196, CRAWL-83
+#[tokio::test(flavor = "multi_thread")]
+async fn only_what_is_the_cookies_fault_wears_it_out() {
+    let place = || [Some(Place::sqlite()), Place::postgres()].into_iter().flatten();
+    for place in place() {
+        let desk = Desk::open(place, far(script()), &[]);
+        let ask =
+            |name: &str| desk.post("/search", &json!({ "platform": "xhs", "keyword": "tea", "cookie_name": name }));
+        desk.add_cookie("expired", "a1=1; web_session=expired", 1);
+        for n in 1..=3 {
+            let answer = ask("expired");
+            check_single(&answer);
+            assert_eq!(
+                (answer.status, &answer.body["error"]["code"]),
+                (502, &"COOKIE_INVALID".into()),
+                "{}",
+                answer.body
+            );
+            assert_eq!(answer.body["error"]["retryable"], true);
+            assert_eq!(answer.body["meta"]["cookie_used"], "expired", "which one it was is told");
+            assert_eq!(desk.cookie("expired")["total_errors"], n, "one question is one request: no try of its own");
+        }
+        let cooling = desk.cookie("expired");
+        assert_eq!((&cooling["status"], &cooling["consecutive_errors"]), (&"cooling".into(), &0.into()));
+        assert!(cooling["cooling_until"].is_string());
+        let unusable = ask("expired");
+        assert_eq!(
+            (&unusable.body["error"]["code"], &unusable.body["error"]["details"]["status"]),
+            (&"COOKIE_INVALID".into(), &"cooling".into())
+        );
+        let all = desk.post("/search", &search("tea"));
+        assert_eq!(all.body["error"]["code"], "COOKIE_EXHAUSTED");
+        let details = &all.body["error"]["details"];
+        assert_eq!((&details["cooling"], &details["active"]), (&1.into(), &0.into()), "{details}");
+        assert_eq!(details["next_active_at"], cooling["cooling_until"]);
+        // Half an hour later it is good for another try, and wears out for good at the tenth error.
+        for round in 0..2 {
+            for column in ["cooling_until", "cooling_since"] {
+                desk.age("ing_credential_state", column, 31);
+            }
+            assert_eq!(desk.cookie("expired")["status"], "active", "round {round}");
+            (0..3).for_each(|_| drop(ask("expired")));
+        }
+        for column in ["cooling_until", "cooling_since"] {
+            desk.age("ing_credential_state", column, 31);
+        }
+        ask("expired");
+        assert_eq!(
+            (&desk.cookie("expired")["status"], &desk.cookie("expired")["total_errors"]),
+            (&"invalid".into(), &10.into())
+        );
+        desk.data("POST", "/cookies/expired/reactivate", Some(&json!({})));
+        assert_eq!(
+            (&desk.cookie("expired")["status"], &desk.cookie("expired")["total_errors"]),
+            (&"active".into(), &0.into())
+        );
+        desk.data("DELETE", "/cookies/expired", None);
+
+        // Challenged: a status of its own. Flagged: an error in a 200.
+        for value in ["captcha", "flagged"] {
+            desk.add_cookie(value, &format!("a1=1; web_session={value}"), 1);
+            assert_eq!(ask(value).body["error"]["code"], "COOKIE_INVALID");
+            assert_eq!(desk.cookie(value)["total_errors"], 1);
+            desk.data("DELETE", &format!("/cookies/{value}"), None);
+        }
+        // The address is shut out, the platform is broken, the line is cut: nobody's cookie is to blame.
+        desk.add_cookie("good", GOOD, 1);
+        desk.data("POST", "/cookies/good/validate", Some(&json!({})));
+        for change in [
+            |s: &mut Script| s.e500 = patra_upstream::When::every(1),
+            |s: &mut Script| {
+                (s.e500, s.reset) = (patra_upstream::When::never(), patra_upstream::When::every(1));
+            },
+        ] {
+            desk.far.script().update(change);
+            let answer = ask("good");
+            check_single(&answer);
+            let code = answer.body["error"]["code"].as_str().unwrap();
+            assert!(["PLATFORM_ERROR", "NETWORK_ERROR"].contains(&code), "{}", answer.body);
+            assert_eq!(
+                (answer.status, &answer.body["error"]["retryable"]),
+                (if code == "PLATFORM_ERROR" { 502 } else { 503 }, &true.into())
+            );
+        }
+        desk.far.script().update(|s| s.reset = patra_upstream::When::never());
+        assert_eq!(
+            (&desk.cookie("good")["total_errors"], &desk.cookie("good")["status"]),
+            (&0.into(), &"active".into())
+        );
+        desk.add_cookie("blocked", "a1=1; web_session=blocked", 9);
+        let blocked = desk.post("/search", &search("tea"));
+        assert_eq!(blocked.body["error"]["code"], "PLATFORM_ERROR", "{}", blocked.body);
+        assert_eq!(desk.cookie("blocked")["total_errors"], 0, "the address cools, not the cookie");
+    }
+}
+
+// covers: CRAWL-03, CRAWL-142, CRAWL-143, CRAWL-144, CRAWL-146, CRAWL-148, CRAWL-GAP-03, CRAWL-DAY1-4, CRAWL-147, CRAWL-GAP-21
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_replaced_while_cookies_are_used() {
+    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+        let mut desk = Desk::open(place, far(script()), &[]);
+        for n in 0..30 {
+            desk.add_cookie(&format!("c{n:02}"), &format!("a1={n}; web_session=CANARY-{n}"), 1);
+        }
+        let old_id = desk.cookie("c00")["encryption_key_id"].as_str().unwrap().to_owned();
+        for sealed in desk.sql("SELECT sealed FROM reg_prov_credential") {
+            assert!(sealed.starts_with("v1.") && !sealed.contains("CANARY"), "{sealed}");
+        }
+        // A text moved to another row opens nothing, and no changed one does.
+        let whole = desk.sql("SELECT sealed FROM reg_prov_credential WHERE alias = 'c01'").remove(0);
+        desk.sql("UPDATE reg_prov_credential SET sealed = (SELECT sealed FROM reg_prov_credential WHERE alias = 'c00') WHERE alias = 'c01'");
+        let ask = |desk: &Desk, name: &str| {
+            desk.post("/search", &json!({ "platform": "xhs", "keyword": "tea", "cookie_name": name }))
+        };
+        let moved = ask(&desk, "c01");
+        assert_eq!((moved.status, &moved.body["error"]["code"]), (503, &"NOT_CONFIGURED".into()), "{}", moved.body);
+        desk.sql(&format!("UPDATE reg_prov_credential SET sealed = '{whole}' WHERE alias = 'c01'"));
+
+        // The new key first, the old one stays readable; the resealing dies in between and is run again.
+        let new = "another text of more than thirty-two characters";
+        let older = format!("COOKIE_KEY_{}", old_id.to_uppercase());
+        desk.change_variables(&[("COOKIE_MASTER_KEY", new), (&older, MASTER_KEY)]);
+        desk.restart();
+        assert_eq!(ask(&desk, "c02").status, 200);
+        let alone = desk.place.database_url().is_none();
+        if alone {
+            desk.stop();
+        }
+        let reseal = || {
+            let mut command = desk.place.patra();
+            command.args(["credential", "reseal", "-o", "json"]).env("COOKIE_MASTER_KEY", new).env(&older, MASTER_KEY);
+            command
+        };
+        let mut killed =
+            reseal().stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(60));
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        let output = reseal().output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(told["stuck"], json!([]));
+        desk.change_variables(&[("COOKIE_MASTER_KEY", new)]);
+        desk.restart();
+        let cookies = desk.data("GET", "/cookies", None);
+        let ids: std::collections::BTreeSet<_> = cookies["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|cookie| cookie["encryption_key_id"].as_str().unwrap())
+            .collect();
+        assert_eq!(ids, [told["key_id"].as_str().unwrap()].into(), "all of them, without the old key");
+        for name in ["c00", "c01", "c29"] {
+            assert_eq!(ask(&desk, name).status, 200);
+        }
+        // From where they were kept before.
+        let mut brought = desk.place.patra();
+        brought.args([
+            "credential",
+            "add",
+            "old",
+            "--type",
+            "cookie",
+            "--provenance",
+            "xhs",
+            "--fernet-key",
+            "OLD_KEY",
+        ]);
+        brought.env("OLD_KEY", "cw_0x689RpI-jtRR7oE8h_eQsKImvJapLeSbXpwF4e4=").env("COOKIE_MASTER_KEY", new);
+        if alone {
+            desk.stop();
+        }
+        brought.stdin(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        let mut child = brought.spawn().unwrap();
+        let token =
+            "gAAAAAAdwJ6wAAECAwQFBgcICQoLDA0ODy021cpGVWKZ_eEwCGM4BLLF_5CV9dOPmrhuVUPgJobwOz7JcbmrR64jVmpU4IwqDA==";
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), token.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+// covers: CRAWL-145, CRAWL-189
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_master_key_everything_else_works() {
+    everywhere(&script(), &[("COOKIE_MASTER_KEY", "")], |desk| {
+        let cookie = json!({ "cookie_name": "x", "platform": "xhs", "cookie_value": GOOD });
+        for answer in [desk.post("/cookies", &cookie), desk.post("/search", &search("tea"))] {
+            check_single(&answer);
+            assert_eq!(
+                (answer.status, &answer.body["error"]["code"]),
+                (503, &"NOT_CONFIGURED".into()),
+                "{}",
+                answer.body
+            );
+            assert!(answer.body["error"]["message"].as_str().unwrap().contains("COOKIE_MASTER_KEY"));
+        }
+        assert_eq!(desk.lock("w")["locked"], true);
+        assert_eq!(desk.call("GET", "/api/v1/jobs", None, None).status, 200);
+    });
+    let place = Place::sqlite();
+    let refused =
+        place.patra().args(["serve", "--listen", "127.0.0.1:0"]).env("COOKIE_MASTER_KEY", "short").output().unwrap();
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && told.contains("32 characters") && told.contains("openssl rand"), "{told}");
+}

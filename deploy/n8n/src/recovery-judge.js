@@ -1,0 +1,3 @@
+const { statusCode, body, error } = $input.first().json;
+if (body?.success) return [{ json: body.data }];
+throw new Error(`Recovery failed with ${body?.error?.code || statusCode || 'no answer'} (${body?.error?.message || error?.message || 'nothing more is known'})`);
