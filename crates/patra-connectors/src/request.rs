@@ -114,10 +114,10 @@ impl Renderer {
         match position {
             Position::Offset(offset) => {
                 let no = offset / u64::from(page_size.max(1));
-                Page { no: no + self.page_base, offset: *offset, size, token: None }
+                Page { no: no.saturating_add(self.page_base), offset: *offset, size, token: None }
             }
             Position::Page(no) => {
-                let offset = no.saturating_sub(self.page_base) * u64::from(page_size);
+                let offset = no.saturating_sub(self.page_base).saturating_mul(u64::from(page_size));
                 Page { no: *no, offset, size, token: None }
             }
             Position::Token(token) => Page { no: 0, offset: 0, size, token: token.clone() },

@@ -254,6 +254,29 @@ mod tests {
         }
     }
 
+    // covers: CRAWL-148
+    #[test]
+    fn no_text_opens_that_was_moved_changed_or_sealed_with_another_key() {
+        const TRIALS: u32 = 10_000;
+        let (mut rng, right, wrong) = (crate::rng::Rng::new(11), ring(7), ring(8));
+        for trial in 0..TRIALS {
+            let mut nonce = [0; NONCE_BYTES];
+            nonce[..8].copy_from_slice(&rng.next_u64().to_be_bytes());
+            let record = format!("r{trial}");
+            let sealed = right.seal(&record, nonce, &Secret::new(format!("canary {trial}"))).unwrap();
+            assert!(right.open(&format!("r{}", trial + 1), &sealed).is_err(), "moved");
+            assert!(wrong.open(&record, &sealed.replace(right.key_id(), wrong.key_id())).is_err(), "another key");
+            let mut text: Vec<&str> = sealed.split('.').collect();
+            let part = 2 + rng.below(2) as usize;
+            let mut bytes = URL_SAFE_NO_PAD.decode(text[part]).unwrap();
+            let at = rng.below(bytes.len() as u64 * 8) as usize;
+            bytes[at / 8] ^= 1 << (at % 8);
+            let flipped = URL_SAFE_NO_PAD.encode(bytes);
+            text[part] = &flipped;
+            assert!(right.open(&record, &text.join(".")).is_err(), "a bit flipped");
+        }
+    }
+
     #[test]
     fn the_form_is_stable() {
         // A text that an earlier version has written.

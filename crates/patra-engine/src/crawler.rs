@@ -30,6 +30,8 @@ pub use trouble::Trouble;
 
 /// Notes in one batch, at most (CRAWL-74).
 pub const MAX_BATCH: usize = 20;
+/// Longest keyword.
+pub const MAX_KEYWORD: usize = 200;
 /// Notes of a batch that are fetched at once: ten that take 15 s each fit into a minute (CRAWL-176).
 const AT_ONCE: usize = 10;
 
@@ -167,6 +169,12 @@ impl Crawler {
             let side = &platform.search;
             let rule = side.spec.paging();
             let wrong = |message: String| Trouble::new(Code::InvalidInput, message);
+            let length = search.keyword.trim().chars().count();
+            if !(1..=MAX_KEYWORD).contains(&length) || search.keyword.chars().any(char::is_control) {
+                return Err(wrong(format!(
+                    "keyword must have 1 to {MAX_KEYWORD} characters, none of them a control character"
+                )));
+            }
             let largest = side.spec.pagination.as_ref().and_then(|paging| paging.max_page_size);
             let page_size = search.page_size.unwrap_or(rule.page_size);
             if let Some(largest) = largest.filter(|largest| page_size > *largest) {
@@ -214,16 +222,23 @@ impl Crawler {
             None => self.preferred(code, &behalf.exclude_cookies).await,
         };
         let last = Mutex::new(None);
+        let sticky = Mutex::new(Behalf { cookie_name: preferred, ..behalf.clone() });
         let one = |wish: Wish| {
-            let (platform, last, preferred) = (&platform, &last, preferred.clone());
+            let (platform, last, sticky) = (&platform, &last, &sticky);
             async move {
                 let work = async {
-                    let sticky = Behalf { cookie_name: preferred, ..behalf.clone() };
-                    let crawled = self.within(self.inner.times.detail, self.note(platform, &wish, &sticky)).await;
-                    let given_out = behalf.cookie_name.is_none()
-                        && matches!(&crawled.result, Err(trouble) if trouble.unusable && crawled.cookie_used.is_none());
-                    match given_out {
-                        true => self.within(self.inner.times.detail, self.note(platform, &wish, behalf)).await,
+                    let with = lock(sticky).clone();
+                    let crawled = self.within(self.inner.times.detail, self.note(platform, &wish, &with)).await;
+                    let Err(trouble) = &crawled.result else { return crawled };
+                    if behalf.cookie_name.is_some() || trouble.code != Code::CookieInvalid {
+                        return crawled;
+                    }
+                    // It has given out: the rest of the batch spares it.
+                    let mut others = behalf.clone();
+                    others.exclude_cookies.extend(crawled.cookie_used.clone());
+                    lock(sticky).clone_from(&others);
+                    match trouble.unusable && crawled.cookie_used.is_none() {
+                        true => self.within(self.inner.times.detail, self.note(platform, &wish, &others)).await,
                         false => crawled,
                     }
                 };
@@ -240,7 +255,13 @@ impl Crawler {
         };
         let mut seen = HashSet::new();
         let distinct = wishes.into_iter().filter(|wish| seen.insert(wish.note_id.clone()));
-        let results = futures_util::stream::iter(distinct.map(one)).buffered(AT_ONCE).collect().await;
+        let mut distinct = distinct.map(one);
+        // The first goes alone: a dead account is found out by one error, not by ten.
+        let mut results = Vec::new();
+        if let Some(first) = distinct.next() {
+            results.push(first.await);
+        }
+        results.extend(futures_util::stream::iter(distinct).buffered(AT_ONCE).collect::<Vec<_>>().await);
         let cookie_used = lock(&last).take();
         Ok(Crawled { result: results, cookie_used })
     }

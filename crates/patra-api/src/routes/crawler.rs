@@ -18,16 +18,17 @@ use serde_json::{Map, Value, json};
 
 use patra_core::Code;
 use patra_core::port::crawl::Wanted;
-use patra_engine::crawler::{Behalf, Crawled, Crawler, FoundNote, MAX_BATCH, Search, Trouble, Wish, flow};
+use patra_core::tx::Scope;
+use patra_engine::crawler::{Behalf, Crawled, Crawler, FoundNote, MAX_BATCH, MAX_KEYWORD, Search, Trouble, Wish, flow};
 use patra_engine::sources::PROJECT;
 
 use super::input::{PathText, path_text};
 use crate::Api;
+use crate::auth::require;
 use crate::envelope::Failure;
 use crate::request_id::RequestId;
 
 /// Longest keyword, note id and token; most tokens of a note.
-const MAX_KEYWORD: usize = 200;
 const MAX_NOTE_ID: usize = patra_core::crawl::MAX_NAME;
 const MAX_TOKEN: usize = 4 << 10;
 const MAX_TOKENS: usize = 16;
@@ -297,9 +298,7 @@ async fn wish(
     note_id: String,
     mut tokens: BTreeMap<String, String>,
 ) -> Result<Wish, Trouble> {
-    if tokens.len() > MAX_TOKENS || tokens.values().any(|token| token.len() > MAX_TOKEN) {
-        return Err(wrong(format!("a note has at most {MAX_TOKENS} tokens of {MAX_TOKEN} bytes")));
-    }
+    few(&tokens)?;
     if tokens.is_empty() {
         let wanted = Wanted {
             project_key: PROJECT.to_owned(),
@@ -315,6 +314,17 @@ async fn wish(
         }
     }
     Ok(Wish { note_id, tokens })
+}
+
+/// No more tokens than a note may have.
+fn few(tokens: &BTreeMap<String, String>) -> Result<(), Trouble> {
+    let fits = |(name, token): (&String, &String)| {
+        name.len() <= MAX_TOKEN && token.len() <= MAX_TOKEN && !token.contains('\0')
+    };
+    if tokens.len() <= MAX_TOKENS && tokens.iter().all(fits) {
+        return Ok(());
+    }
+    Err(wrong(format!("a note has at most {MAX_TOKENS} tokens of {MAX_TOKEN} bytes, without NUL")))
 }
 
 /// CRAWL-64..73.
@@ -360,11 +370,14 @@ type SingleParams = BTreeMap<String, String>;
 pub(super) async fn single(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(granted): Extension<Scope>,
     note_id: PathText,
     params: Result<Query<SingleParams>, QueryRejection>,
 ) -> Response {
     let mut reply = Reply::to(id);
     let result = async {
+        // It reads nothing of ours, and spends an account.
+        require(granted, Scope::Write)?;
         let note_id = path_text(note_id)?;
         text("note_id", &note_id, MAX_NOTE_ID)?;
         let Query(mut params) = params.map_err(|error| wrong(error.body_text()))?;

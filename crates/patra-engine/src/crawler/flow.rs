@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use patra_core::crawl::{Candidate, Tried};
 use patra_core::hash::content_hash;
@@ -21,6 +22,7 @@ use patra_core::{Code, Ts};
 
 use super::{Behalf, Crawler, Search, Trouble, Wish};
 use crate::crawler::FoundNote;
+use crate::keeper;
 
 /// Waits before the first, second and third try again (CRAWL-173).
 pub const BACKOFF: [Duration; 3] = [Duration::from_secs(5), Duration::from_secs(15), Duration::from_secs(45)];
@@ -76,6 +78,8 @@ pub enum FlowError {
     Store(#[from] TxError),
     #[error("{0}")]
     Tokens(String),
+    #[error("stopped before all was done; the next run goes on")]
+    Stopped,
 }
 
 impl From<Trouble> for FlowError {
@@ -117,13 +121,15 @@ fn record(platform: &str, note_id: &str) -> String {
     json!(["candidate", platform, note_id]).to_string()
 }
 
-/// Runs the flow once.
+/// Runs the flow once, or until it is told to stop; the lock is given back in any case.
 pub async fn run(
     store: &Arc<dyn Store>,
     crawler: &Crawler,
     vault: &VaultCell,
     flow: &Flow,
+    stop: &CancellationToken,
 ) -> Result<Report, FlowError> {
+    keeper::recover(&**store, flow.lock_timeout).await?;
     let acquire = AcquireExecution {
         project_key: flow.project_key.clone(),
         workflow_name: flow.workflow_name.clone(),
@@ -135,7 +141,10 @@ pub async fn run(
         return Ok(Report::default());
     }
     let mut work = Work { store, crawler, vault, flow, report: Report { locked: true, ..Report::default() } };
-    let result = work.all().await;
+    let result = tokio::select! {
+        result = work.all() => result,
+        () = stop.cancelled() => Err(FlowError::Stopped),
+    };
     let status = if result.is_ok() { ExecutionStatus::Completed } else { ExecutionStatus::Failed };
     let report = work.report.clone();
     let end = EndExecution {

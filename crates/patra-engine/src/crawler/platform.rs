@@ -85,7 +85,9 @@ impl Platform {
             Some(record) => {
                 let mut note = fields(record);
                 note.insert("note_id".to_owned(), note_id.into());
-                note.insert("raw".to_owned(), serde_json::from_slice(&record.payload).unwrap_or_default());
+                let raw = serde_json::from_slice(&record.payload)
+                    .map_err(|_| Trouble::new(Code::PlatformError, "the note is nested too deeply to be handed on"))?;
+                note.insert("raw".to_owned(), raw);
                 Ok(Value::Object(note))
             }
             None if page.records.is_empty() => {

@@ -6,6 +6,7 @@ use patra_core::credential::{Binding, is_alias};
 use patra_core::port::credential::Ask;
 use patra_core::port::{CommandsExt as _, Store};
 use patra_core::registry::WHOLE;
+use patra_core::seal::MAX_SECRET;
 use patra_core::secret::{Secret, Secrets};
 use patra_core::state::{AuthType, CredentialStatus};
 use patra_core::tx::{CookieSaved, ReactivateCookie, Reseal, RevokeCredential, SaveCookie, Sealed, TxError, Versions};
@@ -34,6 +35,9 @@ pub async fn save(store: &dyn Store, vault: &Vault, new: &NewCookie) -> Result<C
         return Err(Error::Invalid(message.to_owned()));
     }
     let value = new.value.expose();
+    if value.len() > MAX_SECRET / 2 {
+        return Err(Error::Invalid(format!("cookie_value has at most {} bytes", MAX_SECRET / 2)));
+    }
     if value.trim().is_empty() || value.chars().any(char::is_control) {
         return Err(Error::Invalid("cookie_value is empty, or holds control characters".to_owned()));
     }

@@ -19,6 +19,9 @@ use super::{Credentials, Errand, MAX_TRIED, Sent, Trouble};
 use crate::events;
 use crate::shared::lock;
 
+/// Cookies that one errand passes over, at most.
+const MAX_EXCLUDED: usize = 1_000;
+
 /// Which cookies an errand may use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pool {
@@ -102,14 +105,25 @@ impl Credentials {
     pub(super) async fn send_from_pool(&self, errand: &Errand) -> Result<Sent, Refused> {
         let mut exclude = errand.pool.exclude.clone();
         let mut rejected: Option<Fault> = None;
-        for _ in 0..errand.pool.tries.max(1) {
+        let mut tries = errand.pool.tries.max(1);
+        while tries > 0 && exclude.len() < MAX_EXCLUDED {
             let (credential, used) = match self.pick(errand, &exclude).await {
                 Ok(picked) => picked,
                 Err(_) if rejected.is_some() => break,
                 Err(NoCookie::Empty) => return self.without(errand).await,
                 Err(none) => return Err(self.none_left(errand, none)),
             };
-            let secrets = self.inner.open(&credential)?;
+            // One that is sealed with a key we do not have is nobody's fault, and holds up no other.
+            let secrets = match self.inner.open(&credential) {
+                Ok(secrets) => secrets,
+                Err(fault) if errand.pool.name.is_some() => return Err(fault.into()),
+                Err(fault) => {
+                    exclude.push(used.name);
+                    rejected = rejected.or(Some(fault));
+                    continue;
+                }
+            };
+            tries -= 1;
             let answer = match self.exchange(errand, &credential, &secrets, None).await {
                 Ok(answer) => answer,
                 Err(Trouble::Failed(refused)) => return Err(refused),
@@ -219,9 +233,12 @@ fn is_cookies_fault(code: Code) -> bool {
 fn exhausted(platform: &str, counts: Counts, next_active_at: Option<Ts>, clock: &dyn Clock) -> Refused {
     let Counts { active, cooling, invalid, banned } = counts;
     let mut states = Vec::new();
-    for (count, word) in
-        [(active, "at the limit of the day"), (cooling, "cooling"), (invalid, "invalid"), (banned, "banned")]
-    {
+    for (count, word) in [
+        (active, "at the limit of the day or excluded"),
+        (cooling, "cooling"),
+        (invalid, "invalid"),
+        (banned, "banned"),
+    ] {
         if count > 0 {
             states.push(format!("{count} {word}"));
         }

@@ -275,10 +275,10 @@ async fn flows(global: &Global, args: &CrawlRun) -> Result<Exit, Error> {
     loop {
         exit = Exit::Ok;
         for keyword in &args.keywords {
-            tokio::select! {
-                () = signals.stop.cancelled() => break,
-                done = one(global, args, &open, keyword) => exit = worst(exit, done?),
+            if signals.stop.is_cancelled() {
+                break;
             }
+            exit = worst(exit, one(global, args, &open, keyword, &signals).await?);
         }
         let Some(minutes) = args.every.filter(|_| !signals.stop.is_cancelled()) else { break };
         tokio::select! {
@@ -294,7 +294,7 @@ fn worst(one: Exit, other: Exit) -> Exit {
     if matches!(one, Exit::Ok) { other } else { one }
 }
 
-async fn one(global: &Global, args: &CrawlRun, open: &Open, keyword: &str) -> Result<Exit, Error> {
+async fn one(global: &Global, args: &CrawlRun, open: &Open, keyword: &str, signals: &Signals) -> Result<Exit, Error> {
     let flow = Flow {
         project_key: PROJECT.to_owned(),
         workflow_name: args.workflow.clone(),
@@ -308,7 +308,7 @@ async fn one(global: &Global, args: &CrawlRun, open: &Open, keyword: &str) -> Re
         backoff: Environment::read().backoff()?.unwrap_or(BACKOFF),
         max_retry: Environment::read().max_retry()?,
     };
-    match flow::run(&open.store, &open.crawler, &open.vault, &flow).await {
+    match flow::run(&open.store, &open.crawler, &open.vault, &flow, &signals.stop).await {
         Ok(report) if !report.locked => {
             say("another execution is running: nothing was done");
             Ok(Exit::Ok)

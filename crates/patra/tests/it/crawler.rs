@@ -92,6 +92,18 @@ async fn every_route_answers_in_one_envelope() {
             ("POST", "/candidates/claim", json!({ "execution_id": "e", "batch_size": 0 }), 400, "INVALID_INPUT"),
             ("POST", "/cookies", json!({ "cookie_name": "x" }), 400, "INVALID_INPUT"),
             ("POST", "/cookies/never/reactivate", json!({}), 404, "NOT_FOUND"),
+            ("POST", "/search", json!({ "platform": "xhs", "keyword": "x", "page": 0 }), 400, "INVALID_INPUT"),
+            ("POST", "/candidates/claim", json!({ "execution_id": "e", "platform": "\0" }), 400, "INVALID_INPUT"),
+            ("POST", "/candidates/requeue", json!({ "platform": "\0" }), 400, "INVALID_INPUT"),
+            (
+                "POST",
+                "/notes",
+                json!({ "record_info": { "note_id": "n", "platform": "zz" }, "crawl_result": {} }),
+                400,
+                "INVALID_INPUT",
+            ),
+            ("POST", "/executions/exec-1-x/heartbeat", json!({ "status": "odd" }), 400, "INVALID_INPUT"),
+            ("GET", "/cookies?platform=%00", Value::Null, 400, "INVALID_INPUT"),
             ("GET", "/candidates?status=odd", Value::Null, 400, "INVALID_INPUT"),
             ("GET", "/executions?limit=0", Value::Null, 400, "INVALID_INPUT"),
             ("GET", "/nowhere", Value::Null, 404, "NOT_FOUND"),
@@ -109,6 +121,10 @@ async fn every_route_answers_in_one_envelope() {
             );
             assert!(answer.request_id.starts_with("req-"), "{}", answer.request_id);
         }
+        let far_away = desk.post("/search", &json!({ "platform": "xhs", "keyword": "x", "page": u64::MAX }));
+        check_single(&far_away);
+        let reader = desk.call("POST", "/api/v1/crawler/search", None, None);
+        assert_eq!(reader.status, 400);
         let unknown = desk.post("/search", &json!({ "platform": "dy", "keyword": "x" }));
         assert!(unknown.body["error"]["message"].as_str().unwrap().contains("xhs"), "it names those that are known");
         let broken = desk.call_as(Some(&desk.key), "POST", "/api/v1/crawler/search", Some("bad id\t"), Some("{"));

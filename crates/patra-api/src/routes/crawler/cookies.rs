@@ -79,6 +79,7 @@ pub(in crate::routes) async fn list(
     let reply = Reply::to(id);
     let result = async {
         let Query(params) = params.map_err(|error| wrong(error.body_text()))?;
+        params.platform.as_deref().map_or(Ok(()), |platform| text("platform", platform, 64))?;
         let (cookies, now) = api.store.cookies(params.platform).await.map_err(no_store)?;
         let mut counts = Counts::default();
         cookies.iter().for_each(|cookie| counts.add(cookie.wear.rested(now).status));

@@ -93,6 +93,9 @@ pub(in crate::routes) async fn heartbeat(
     let result = async {
         let (execution_id, counts) = (path_text(execution)?, body(given)?);
         counters(&counts)?;
+        if counts.status.is_some() {
+            return Err(wrong("a heartbeat has no status"));
+        }
         let keep = KeepExecution {
             execution_id: execution_id.clone(),
             items_processed: counts.items_processed,

@@ -24,7 +24,7 @@ use patra_engine::sources::PROJECT;
 
 use super::super::input::{PathText, path_text};
 use super::locks::{ListParams, lost, no_execution, params};
-use super::{MAX_NOTE_ID, Reply, body, no_store, text, wrong};
+use super::{MAX_NOTE_ID, Reply, body, few, no_store, text, wrong};
 use crate::Api;
 use crate::request_id::RequestId;
 
@@ -75,6 +75,7 @@ pub(in crate::routes) async fn add_candidates(
             }
             let source_keyword = item.source_keyword.or_else(|| given.source_keyword.clone());
             source_keyword.as_deref().map_or(Ok(()), |word| text("source_keyword", word, MAX_NAME))?;
+            few(&item.tokens)?;
             let tokens = flow::store_tokens(&api.vault, secret, &given.platform, &item.note_id, &item.tokens)
                 .map_err(|reason| Trouble::new(Code::NotConfigured, reason))?;
             candidates.push(NewCandidate { note_id: item.note_id, note_url: item.note_url, source_keyword, tokens });
@@ -104,6 +105,7 @@ pub(in crate::routes) async fn claim(
     let result = async {
         let ClaimBody { execution_id, batch_size, platform } = body(given)?;
         text("execution_id", &execution_id, MAX_NAME)?;
+        platform.as_deref().map_or(Ok(()), |platform| text("platform", platform, 64))?;
         let limit = batch_size.unwrap_or(api.batch_size);
         if limit == 0 || limit as usize > MAX_CANDIDATES {
             return Err(wrong(format!("batch_size is 1 to {MAX_CANDIDATES}")));
@@ -158,6 +160,8 @@ pub(in crate::routes) async fn fail(
     let reply = Reply::to(id.clone());
     let result = async {
         let (note_id, given) = (path_text(note_id)?, body(given)?);
+        text("platform", &given.platform, 64)?;
+        text("execution_id", &given.execution_id, MAX_NAME)?;
         if !Code::ALL.iter().any(|code| code.as_str() == given.error_code) {
             return Err(wrong("error_code is no known code, such as TIMEOUT_ERROR"));
         }
@@ -234,6 +238,9 @@ pub(in crate::routes) async fn requeue(
     let reply = Reply::to(id);
     let result = async {
         let RequeueBody { platform, note_id, source_keyword } = body(given)?;
+        text("platform", &platform, 64)?;
+        note_id.as_deref().map_or(Ok(()), |id| text("note_id", id, MAX_NOTE_ID))?;
+        source_keyword.as_deref().map_or(Ok(()), |word| text("source_keyword", word, MAX_NAME))?;
         let requeue = RequeueCandidates { project_key: PROJECT.to_owned(), platform, note_id, source_keyword };
         let requeued = api.store.run(requeue).await.map_err(no_store)?.requeued;
         Ok(json!({ "requeued": requeued }))
@@ -271,6 +278,9 @@ pub(in crate::routes) async fn write(
         let NoteBody { record_info: record, crawl_result, exec_meta, .. } = body(given)?;
         text("note_id", &record.note_id, MAX_NOTE_ID)?;
         text("platform", &record.platform, 64)?;
+        if let Some(crawler) = &api.crawler {
+            crawler.platform(&record.platform).await?;
+        }
         let result = Value::Object(crawl_result);
         without_nul(&result.to_string())?;
         let published = result.get("published_at").filter(|at| !at.is_null());

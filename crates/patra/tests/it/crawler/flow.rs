@@ -62,6 +62,25 @@ async fn the_built_in_flow_collects_everything_once() {
         let report: Value = serde_json::from_slice(&again.stdout).unwrap();
         assert_eq!((&report["report"]["created"], &report["report"]["collected"]), (&0.into(), &0.into()));
         assert_eq!(listed(&["notes"]).len(), 24, "a second run creates nothing");
+        // Told to stop, it gives its lock back and says so.
+        far.script().update(|script| (script.notes_slow, script.notes_slow_ms) = ((0..25).collect(), 60_000));
+        let mut stopped = place.patra();
+        stopped
+            .args(["crawl", "run", "xhs", "milk"])
+            .env("COOKIE_MASTER_KEY", MASTER_KEY)
+            .stderr(std::process::Stdio::piped());
+        let stopped = stopped.spawn().unwrap();
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        while !far.log().iter().any(|entry| entry.body.contains("milk")) {
+            assert!(std::time::Instant::now() < deadline, "nothing is searched for");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let told = std::process::Command::new("kill").args(["-TERM", &stopped.id().to_string()]).status().unwrap();
+        let ended = stopped.wait_with_output().unwrap();
+        assert!(told.success() && !ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        far.script().update(|script| script.notes_slow.clear());
+        assert_eq!(listed(&["executions", "--status", "running"]).len(), 0);
+        assert_eq!(listed(&["executions", "--status", "failed"]).len(), 1);
         let requeued = patra(&["crawl", "requeue", "xhs", "--keyword", "tea", "-o", "json"], "");
         assert_eq!(serde_json::from_slice::<Value>(&requeued.stdout).unwrap()["requeued"], 1);
         far.script().update(|script| script.e500 = patra_upstream::When::never());

@@ -128,6 +128,34 @@ async fn only_what_is_the_cookies_fault_wears_it_out() {
             assert_eq!(desk.cookie(value)["total_errors"], 1);
             desk.data("DELETE", &format!("/cookies/{value}"), None);
         }
+        // A dead account in a batch is found out by one error; the others are asked for with a good one.
+        desk.add_cookie("dead", "a1=1; web_session=expired", 9);
+        desk.add_cookie("alive", GOOD, 5);
+        let items = (0..8)
+            .map(|n| json!({ "note_id": format!("{n:06x}007465610000000000"), "tokens": { "xsec_token": "x" } }))
+            .collect::<Vec<_>>();
+        let ids: Vec<_> = items.iter().map(|item| item["note_id"].clone()).collect();
+        let batch = desk.post("/notes/detail", &json!({ "platform": "xhs", "note_ids": ids, "tokens": {} }));
+        assert_eq!(batch.status, 400, "no tokens: {}", batch.body);
+        let found =
+            desk.data("POST", "/search", Some(&json!({ "platform": "xhs", "keyword": "tea", "cookie_name": "alive" })));
+        let (ids, tokens): (Vec<_>, serde_json::Map<_, _>) = found["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .take(8)
+            .map(|item| {
+                (item["note_id"].clone(), (item["note_id"].as_str().unwrap().to_owned(), item["tokens"].clone()))
+            })
+            .unzip();
+        let batch = desk.post("/notes/detail", &json!({ "platform": "xhs", "note_ids": ids, "tokens": tokens }));
+        assert_eq!((batch.status, &batch.body["summary"]["failed"]), (207, &1.into()), "{}", batch.body);
+        assert_eq!(
+            (&desk.cookie("dead")["total_errors"], &batch.body["meta"]["cookie_used"]),
+            (&1.into(), &"alive".into())
+        );
+        desk.data("DELETE", "/cookies/dead", None);
+        desk.data("DELETE", "/cookies/alive", None);
         // The address is shut out, the platform is broken, the line is cut: nobody's cookie is to blame.
         desk.add_cookie("good", GOOD, 1);
         desk.data("POST", "/cookies/good/validate", Some(&json!({})));
@@ -179,6 +207,8 @@ async fn a_key_is_replaced_while_cookies_are_used() {
         };
         let moved = ask(&desk, "c01");
         assert_eq!((moved.status, &moved.body["error"]["code"]), (503, &"NOT_CONFIGURED".into()), "{}", moved.body);
+        let beside = desk.post("/search", &json!({ "platform": "xhs", "keyword": "tea", "exclude_cookies": ["c00"] }));
+        assert_eq!(beside.status, 200, "one that does not open holds up no other: {}", beside.body);
         desk.sql(&format!("UPDATE reg_prov_credential SET sealed = '{whole}' WHERE alias = 'c01'"));
 
         // The new key first, the old one stays readable; the resealing dies in between and is run again.
@@ -216,7 +246,8 @@ async fn a_key_is_replaced_while_cookies_are_used() {
             .collect();
         assert_eq!(ids, [told["key_id"].as_str().unwrap()].into(), "all of them, without the old key");
         for name in ["c00", "c01", "c29"] {
-            assert_eq!(ask(&desk, name).status, 200);
+            let answer = ask(&desk, name);
+            assert_eq!(answer.status, 200, "{name}: {}", answer.body);
         }
         // From where they were kept before.
         let mut brought = desk.place.patra();
