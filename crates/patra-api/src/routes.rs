@@ -6,6 +6,7 @@ mod health;
 mod input;
 mod jobs;
 mod manifests;
+mod metrics;
 mod operations;
 mod replay;
 mod sources;
@@ -55,6 +56,7 @@ pub fn router(api: Api) -> Router {
         .route("/api/v1/credentials", get(views::credentials).post(credentials::create))
         .route("/api/v1/credentials/{alias}", delete(credentials::revoke))
         .route("/api/v1/{view}", get(views::list))
+        .route("/metrics", get(metrics::metrics))
         .route("/api/collector/status", get(sources::status))
         .route("/api/sources", get(sources::list).post(sources::create))
         .route("/api/sources/opml", get(sources::export_opml).post(sources::import_opml))

@@ -17,6 +17,8 @@ pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) body: Value,
     pub(super) request_id: String,
+    /// The body as it came.
+    pub(super) text: String,
 }
 
 pub(super) struct Desk {
@@ -117,6 +119,7 @@ impl Desk {
             status: head.split(' ').nth(1).unwrap().parse().unwrap(),
             request_id: header("x-request-id").unwrap_or_default(),
             body: serde_json::from_str(body).unwrap_or(Value::Null),
+            text: body.to_owned(),
         }
     }
 

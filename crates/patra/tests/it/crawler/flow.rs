@@ -188,6 +188,13 @@ async fn the_three_alerts_fire_and_end_and_a_restart_forgets_nothing() {
         (0..3).for_each(|_| drop(desk.post("/search", &search("tea"))));
         let fired = next("cookies_exhausted", "firing");
         assert_eq!((&fired["level"], &fired["value"], &fired["subject"]), (&"P0".into(), &0.0.into(), &"xhs".into()));
+        let metrics = desk.call("GET", "/metrics", None, None).text;
+        assert!(
+            metrics.contains("patra_alert_firing{alert=\"cookies_exhausted\",subject=\"xhs\",level=\"P0\"} 1\n"),
+            "{metrics}"
+        );
+        assert!(metrics.contains("patra_cookies{platform=\"xhs\",status=\"cooling\"} 1\n"), "{metrics}");
+        assert_eq!(desk.call_as(None, "GET", "/metrics", None, None).status, 401);
         // Ten requests and more of which too many fail; and many that wait: for as long as the rules say, also over a restart.
         desk.add_cookie("good", GOOD, 5);
         next("cookies_exhausted", "resolved");
