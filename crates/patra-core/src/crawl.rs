@@ -34,6 +34,11 @@ pub struct Execution {
     pub items_failed: u64,
 }
 
+/// The id of a new execution (CRAWL-45).
+pub fn execution_id(now: Ts, random: &str) -> String {
+    format!("exec-{}-{random}", now.micros() / 1_000)
+}
+
 /// Whether a lock or a record is still held that was last renewed then (CRAWL-50).
 pub fn is_alive(renewed: Ts, now: Ts, timeout: Duration) -> bool {
     now < renewed + timeout

@@ -20,7 +20,7 @@ use patra_core::port::{Clock, Crawls, Queries, Store};
 use patra_core::protocol::run::Page;
 use patra_core::{Code, Ts, Window};
 
-use crate::credentials::{CookieRules, Credentials, Errand, Pass, Pool, noting};
+use crate::credentials::{Credentials, Errand, Pass, Pool, noting};
 use crate::gate::{Feedback, Gate};
 use crate::shared::lock;
 
@@ -117,7 +117,6 @@ pub struct Crawler {
 #[derive(Debug)]
 struct Inner {
     credentials: Credentials,
-    rules: CookieRules,
     gate: Arc<Gate>,
     clock: Arc<dyn Clock>,
     queries: Arc<dyn Queries>,
@@ -132,7 +131,6 @@ impl Crawler {
     pub(crate) fn new(
         store: &Arc<dyn Store>,
         credentials: Credentials,
-        rules: CookieRules,
         gate: Arc<Gate>,
         clock: Arc<dyn Clock>,
         times: CrawlTimes,
@@ -140,7 +138,6 @@ impl Crawler {
         Crawler {
             inner: Arc::new(Inner {
                 credentials,
-                rules,
                 gate,
                 clock,
                 queries: Arc::clone(store) as Arc<dyn Queries>,
@@ -186,7 +183,7 @@ impl Crawler {
                 return Err(wrong(format!("{} cannot be asked for a page by its number", search.platform)));
             }
             let (params, search_id) = search_params(side, &search, &behalf.request_id)?;
-            let read = self.ask(side, &position, page_size, &params, behalf, 1).await?;
+            let read = self.ask(side, &position, page_size, &params, behalf).await?;
             let has_more = matches!(paged.next(&position, &read.facts, true), Next::At(_) | Next::Perhaps(_));
             let notes = read.records.iter().map(|record| platform.found(record)).collect();
             Ok(Found { page_size, has_more, search_id, notes })
@@ -216,23 +213,22 @@ impl Crawler {
     ) -> Result<Crawled<Vec<(String, Result<Value, Trouble>)>>, Trouble> {
         let platform = self.find(code).await?;
         let end = tokio::time::Instant::now() + self.inner.times.batch;
-        // One account for the whole batch, unless it gives out (CRAWL-62).
-        let preferred = match &behalf.cookie_name {
-            Some(name) => Some(name.clone()),
-            None => self.preferred(code, &behalf.exclude_cookies).await,
-        };
         let last = Mutex::new(None);
-        let sticky = Mutex::new(Behalf { cookie_name: preferred, ..behalf.clone() });
+        let sticky = Mutex::new(behalf.clone());
         let one = |wish: Wish| {
             let (platform, last, sticky) = (&platform, &last, &sticky);
             async move {
                 let work = async {
                     let with = lock(sticky).clone();
                     let crawled = self.within(self.inner.times.detail, self.note(platform, &wish, &with)).await;
-                    let Err(trouble) = &crawled.result else { return crawled };
-                    if behalf.cookie_name.is_some() || trouble.code != Code::CookieInvalid {
-                        return crawled;
-                    }
+                    let trouble = match &crawled.result {
+                        Err(trouble) if trouble.code == Code::CookieInvalid && behalf.cookie_name.is_none() => trouble,
+                        _ => {
+                            // One account for the whole batch, unless it gives out (CRAWL-62).
+                            lock(sticky).cookie_name = crawled.cookie_used.clone().or(with.cookie_name);
+                            return crawled;
+                        }
+                    };
                     // It has given out: the rest of the batch spares it.
                     let mut others = behalf.clone();
                     others.exclude_cookies.extend(crawled.cookie_used.clone());
@@ -275,7 +271,7 @@ impl Crawler {
                 return Err(Trouble::new(Code::InvalidInput, message));
             };
             let rule = side.spec.paging();
-            self.ask(side, &rule.first(), rule.page_size, &Params::new(), behalf, 1).await.map(|_| ())
+            self.ask(side, &rule.first(), rule.page_size, &Params::new(), behalf).await.map(|_| ())
         };
         self.within(self.inner.times.validate, work).await
     }
@@ -295,7 +291,7 @@ impl Crawler {
         let given: Params = wish.tokens.iter().filter(known).map(|(n, v)| (n.clone(), v.clone())).collect();
         let params = side.spec.resolve_params(&given).map_err(Trouble::from)?;
         let position = Position::Ids { at: Box::new(Position::Time), ids: vec![wish.note_id.clone()] };
-        let page = self.ask(side, &position, 1, &params, behalf, 1).await?;
+        let page = self.ask(side, &position, 1, &params, behalf).await?;
         platform.note(&page, &wish.note_id)
     }
 
@@ -307,7 +303,6 @@ impl Crawler {
         page_size: u32,
         params: &Params,
         behalf: &Behalf,
-        tries: usize,
     ) -> Result<Box<Page>, Trouble> {
         let inner = &self.inner;
         let now = inner.clock.now();
@@ -321,7 +316,8 @@ impl Crawler {
             pinned: None,
             request: exchange.request.clone(),
             permits: Arc::new(Pass::new(Arc::clone(&inner.gate), side.lane.clone(), true, None)),
-            pool: Pool { name: behalf.cookie_name.clone(), exclude: behalf.exclude_cookies.clone(), tries },
+            // Retries are the orchestrator's, so that they are not multiplied (CRAWL-83).
+            pool: Pool { name: behalf.cookie_name.clone(), exclude: behalf.exclude_cookies.clone(), tries: 1 },
         };
         let left = inner.clock.steady();
         let sent = match inner.credentials.send(&errand).await {
@@ -342,21 +338,19 @@ impl Crawler {
 
     /// No request left, or no cookie was good enough for one: with what a person wants to know of the pool.
     async fn refused(&self, side: &Side, fault: patra_core::Fault, behalf: &Behalf) -> Trouble {
-        let platform = &side.spec.provenance_code;
-        let mut trouble = Trouble::from(fault);
-        if trouble.code == Code::NotConfigured && behalf.cookie_name.is_none() && side.wants_cookie() {
-            let pool = self.inner.crawls.cookies(Some(platform.clone())).await;
-            if pool.is_ok_and(|(cookies, _)| cookies.is_empty()) {
-                trouble = Trouble::new(
-                    Code::CookieExhausted,
-                    format!("no usable cookie for platform {platform}: none is stored"),
-                );
-            }
-        }
-        if !matches!(trouble.code, Code::CookieExhausted | Code::CookieInvalid) {
+        let (platform, mut trouble) = (&side.spec.provenance_code, Trouble::from(fault));
+        let empty = trouble.code == Code::NotConfigured && behalf.cookie_name.is_none() && side.wants_cookie();
+        if !empty && !matches!(trouble.code, Code::CookieExhausted | Code::CookieInvalid) {
             return trouble;
         }
         let Ok((cookies, now)) = self.inner.crawls.cookies(Some(platform.clone())).await else { return trouble };
+        if empty && !cookies.is_empty() {
+            return trouble;
+        }
+        if empty {
+            let message = format!("no usable cookie for platform {platform}: none is stored");
+            trouble = Trouble::new(Code::CookieExhausted, message);
+        }
         match (trouble.code, &behalf.cookie_name) {
             (Code::CookieInvalid, Some(name)) => {
                 let found = cookies.iter().find(|cookie| cookie.cookie_name == *name);
@@ -378,17 +372,6 @@ impl Crawler {
                     .detail("next_active_at", serde_json::json!(next))
             }
         }
-    }
-
-    /// The cookie that would be picked now: a wish, no promise.
-    async fn preferred(&self, platform: &str, exclude: &[String]) -> Option<String> {
-        let (cookies, now) = self.inner.crawls.cookies(Some(platform.to_owned())).await.ok()?;
-        let day = self.inner.rules.day_of(self.inner.clock.now());
-        let usable = cookies
-            .into_iter()
-            .filter(|cookie| cookie.wear.is_selectable(now, day) && !exclude.contains(&cookie.cookie_name));
-        let best = usable.min_by_key(|cookie| (-i64::from(cookie.priority), cookie.wear.last_used_at, cookie.id));
-        best.map(|cookie| cookie.cookie_name)
     }
 
     /// Runs a question, notes which cookie it used, and gives up in time.

@@ -167,6 +167,5 @@ fn crawler(shared: &Arc<Shared>) -> Crawler {
         clock: Arc::clone(clock),
     };
     let credentials = Credentials::new(ports, options.credentials.clone(), options.owner.clone());
-    let (rules, gate) = (options.credentials.cookies.clone(), Arc::clone(&shared.gate));
-    Crawler::new(store, credentials, rules, gate, Arc::clone(clock), options.crawl_times)
+    Crawler::new(store, credentials, Arc::clone(&shared.gate), Arc::clone(clock), options.crawl_times)
 }

@@ -9,14 +9,13 @@ use serde_json::json;
 
 use patra_core::alert::{BACKLOG, COOKIES_EXHAUSTED, Event, LOW_SUCCESS_RATE, MIN_REQUESTS, Rule};
 use patra_core::crawl::{LOCK_TIMEOUT, RECOVERY_INTERVAL};
-use patra_core::port::query::{Cell, Filter, View};
 use patra_core::port::{CommandsExt as _, Notifier, Store};
-use patra_core::state::{CookieStatus, HoldKind};
+use patra_core::state::CookieStatus;
 use patra_core::tx::{AlertWatched, CountCrawls, Recover, Recovered, TxError, WatchAlert};
 
 use crate::crawler::Crawler;
-use crate::events;
 use crate::shared::Shared;
+use crate::{events, operations};
 
 /// Between two entries of what was crawled, and between two looks at the alerts.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
@@ -75,7 +74,7 @@ async fn count(store: &dyn Store, crawler: &Crawler) -> Result<(), TxError> {
 
 /// Looks at every condition once.
 pub async fn watch(store: &dyn Store, notifier: Option<&dyn Notifier>) -> Result<(), TxError> {
-    let off = switched_off(store).await?;
+    let off = operations::paused_sources(store).await?;
     let (cookies, now) = store.cookies(None).await?;
     let mut active: BTreeMap<String, u32> = BTreeMap::new();
     for cookie in cookies {
@@ -170,17 +169,4 @@ async fn judge(
         tracing::warn!(alert = rule.name, reason, "the webhook was not told of an alert");
     }
     Ok(())
-}
-
-/// Platforms that a person has stopped.
-async fn switched_off(store: &dyn Store) -> Result<Vec<String>, TxError> {
-    let rows = store.list(View::Holds, Filter { limit: Filter::MAX_LIMIT, ..Filter::default() }).await?;
-    let text = |row: &_, name: &str| match View::Holds.cell(row, name) {
-        Some(Cell::Text(text)) => text,
-        _ => String::new(),
-    };
-    let stopped = rows
-        .iter()
-        .filter(|row| text(row, "kind_code") == HoldKind::Pause.as_str() && text(row, "released_at").is_empty());
-    Ok(stopped.map(|row| text(row, "provenance_code")).collect())
 }

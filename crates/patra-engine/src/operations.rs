@@ -101,6 +101,24 @@ pub async fn holdable(queries: &dyn Queries, subject: &Subject) -> Result<(), Er
     Ok(())
 }
 
+/// Sources that a person has stopped as a whole.
+pub async fn paused_sources(queries: &dyn Queries) -> Result<Vec<String>, TxError> {
+    let view = View::Holds;
+    let rows = queries.list(view, Filter { limit: Filter::MAX_LIMIT, ..Filter::default() }).await?;
+    let is = |row: &Row, column, cell: Cell| view.cell(row, column) == Some(cell);
+    let narrower = ["endpoint_name", "operation_code", "credential_id", "plan_id", "slice_id", "task_id"];
+    let whole = rows.iter().filter(|row| {
+        is(row, "kind_code", Cell::Text(HoldKind::Pause.as_str().to_owned()))
+            && is(row, "released_at", Cell::Null)
+            && narrower.iter().all(|column| is(row, column, Cell::Null))
+    });
+    let source = |row| match view.cell(row, "provenance_code") {
+        Some(Cell::Text(code)) => Some(code),
+        _ => None,
+    };
+    Ok(whole.filter_map(source).collect())
+}
+
 /// What holds work of this endpoint and operation now, newest first. A credential that is held counts: some of the work may be
 /// its. A plan, slice or task counts when some of it waits.
 pub async fn holds(

@@ -17,7 +17,7 @@ use patra_core::port::signer::{Error, Signature};
 use patra_core::port::transport::{self, Limits, Method, Request, Transport as _};
 use patra_core::port::{Boxed, Signer};
 
-use crate::{Client, Guard};
+use crate::Client;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest answer, and most headers or parameters in it.
@@ -47,11 +47,7 @@ struct Answer {
 
 impl HttpSigner {
     pub fn new(url: &str) -> Result<HttpSigner, transport::Error> {
-        let parsed = url::Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-        if parsed.is_none_or(|url| !url.has_host()) {
-            return Err(transport::Error::Invalid { reason: "a signer needs an http or https URL".to_owned() });
-        }
-        Ok(HttpSigner { client: Client::new(Guard::open())?, url: url.to_owned() })
+        Ok(HttpSigner { client: Client::to_operators_own("a signer", url)?, url: url.to_owned() })
     }
 
     async fn ask(&self, question: Request) -> Result<Signature, Error> {

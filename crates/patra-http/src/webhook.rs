@@ -13,7 +13,7 @@ use patra_core::port::transport::{self, Limits, Method, Request, Transport as _}
 use patra_core::port::{Boxed, Notifier};
 use patra_core::secret::Secret;
 
-use crate::{Client, Guard};
+use crate::Client;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest answer; nobody reads it.
@@ -35,11 +35,7 @@ impl fmt::Debug for Webhook {
 
 impl Webhook {
     pub fn new(url: &str, secret: Option<Secret>) -> Result<Webhook, transport::Error> {
-        let parsed = url::Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-        if parsed.is_none_or(|url| !url.has_host()) {
-            return Err(transport::Error::Invalid { reason: "a webhook needs an http or https URL".to_owned() });
-        }
-        Ok(Webhook { client: Client::new(Guard::open())?, url: url.to_owned(), secret })
+        Ok(Webhook { client: Client::to_operators_own("a webhook", url)?, url: url.to_owned(), secret })
     }
 }
 

@@ -42,6 +42,24 @@ pub(crate) fn line(text: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// Prints objects that have the same members: under the names of the first, or as JSON.
+pub(crate) fn values(format: Output, rows: &[Value]) -> Result<(), Error> {
+    match format {
+        Output::Json => json(&Value::from(rows)),
+        Output::Ndjson => rows.iter().try_for_each(|row| line(&row.to_string())),
+        Output::Table => {
+            let Some(first) = rows.first().and_then(Value::as_object) else { return Ok(()) };
+            let names: Vec<&str> = first.keys().map(String::as_str).collect();
+            let cell = |value: &Value| match value {
+                Value::Null => String::new(),
+                Value::String(text) => text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
+                other => other.to_string(),
+            };
+            grid(&names, rows.iter().map(|row| names.iter().map(|name| cell(&row[*name])).collect()))
+        }
+    }
+}
+
 /// Prints columns under their headings.
 pub(crate) fn grid(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Result<(), Error> {
     let mut table = Table::new();

@@ -1,4 +1,4 @@
-//! Settings of the collector that come from the environment, or from a `.env` file beside it (COLL-22).
+//! Settings of the collector and the crawler that come from the environment, or from a `.env` file beside it (COLL-22).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,6 +35,7 @@ impl Environment {
         Environment { variables }
     }
 
+    /// Those that say something.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
         self.variables
             .iter()
@@ -44,8 +45,7 @@ impl Environment {
 
     /// All whose names begin so.
     pub(crate) fn beginning_with<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let pairs = self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        pairs.filter(move |(name, value)| name.starts_with(prefix) && !value.trim().is_empty())
+        self.all().filter(move |(name, _)| name.starts_with(prefix))
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {

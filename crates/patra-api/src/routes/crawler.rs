@@ -17,10 +17,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use patra_core::Code;
-use patra_core::port::crawl::Wanted;
 use patra_core::tx::Scope;
-use patra_engine::crawler::{Behalf, Crawled, Crawler, FoundNote, MAX_BATCH, MAX_KEYWORD, Search, Trouble, Wish, flow};
-use patra_engine::sources::PROJECT;
+use patra_engine::crawler::flow::{self, FlowError};
+use patra_engine::crawler::{Behalf, Crawled, Crawler, FoundNote, MAX_BATCH, Search, Trouble, Wish};
 
 use super::input::{PathText, path_text};
 use crate::Api;
@@ -28,7 +27,7 @@ use crate::auth::require;
 use crate::envelope::Failure;
 use crate::request_id::RequestId;
 
-/// Longest keyword, note id and token; most tokens of a note.
+/// Longest note id and token; most tokens of a note.
 const MAX_NOTE_ID: usize = patra_core::crawl::MAX_NAME;
 const MAX_TOKEN: usize = 4 << 10;
 const MAX_TOKENS: usize = 16;
@@ -116,6 +115,12 @@ fn status(code: Code) -> StatusCode {
     }
 }
 
+/// Does the work of a route that asks no platform, and answers.
+pub(super) async fn answered(id: &RequestId, work: impl Future<Output = Result<Value, Trouble>>) -> Response {
+    let reply = Reply::to(id.clone());
+    reply.give(work.await)
+}
+
 pub(super) fn wrong(message: impl Into<String>) -> Trouble {
     Trouble::new(Code::InvalidInput, message)
 }
@@ -142,6 +147,11 @@ pub(super) fn text(name: &str, given: &str, most: usize) -> Result<(), Trouble> 
     }
     Err(wrong(format!("{name} must have 1 to {most} characters, none of them a control character"))
         .detail("field", name.into()))
+}
+
+/// The same of a text that may be absent.
+pub(super) fn maybe(name: &str, given: Option<&str>, most: usize) -> Result<(), Trouble> {
+    given.map_or(Ok(()), |given| text(name, given, most))
 }
 
 fn crawler(api: &Api) -> Result<&Crawler, Trouble> {
@@ -186,7 +196,6 @@ async fn searched(
 ) -> Result<Value, Trouble> {
     let asked = body(given)?;
     text("platform", &asked.platform, 64)?;
-    text("keyword", &asked.keyword, MAX_KEYWORD)?;
     let page = asked.page.unwrap_or(1);
     if page == 0 || asked.page_size == Some(0) {
         return Err(wrong("page and page_size begin with 1"));
@@ -291,29 +300,12 @@ async fn fetched(
     Ok(batch.result)
 }
 
-/// What is wanted of a note: with the tokens that its candidate keeps, where none are given (CRAWL-195).
-async fn wish(
-    api: &Api,
-    platform: &str,
-    note_id: String,
-    mut tokens: BTreeMap<String, String>,
-) -> Result<Wish, Trouble> {
+async fn wish(api: &Api, platform: &str, note_id: String, tokens: BTreeMap<String, String>) -> Result<Wish, Trouble> {
     few(&tokens)?;
-    if tokens.is_empty() {
-        let wanted = Wanted {
-            project_key: PROJECT.to_owned(),
-            platform: Some(platform.to_owned()),
-            note_id: Some(note_id.clone()),
-            limit: 1,
-            ..Wanted::default()
-        };
-        let known = api.store.candidates(wanted).await.map_err(no_store)?;
-        if let Some(candidate) = known.first() {
-            tokens =
-                flow::read_tokens(&api.vault, candidate).map_err(|reason| Trouble::new(Code::NotConfigured, reason))?;
-        }
-    }
-    Ok(Wish { note_id, tokens })
+    flow::wish(&*api.store, &api.vault, platform, note_id, tokens).await.map_err(|error| match error {
+        FlowError::Store(error) => no_store(error),
+        error => Trouble::new(Code::NotConfigured, error.to_string()),
+    })
 }
 
 /// No more tokens than a note may have.

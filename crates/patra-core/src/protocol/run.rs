@@ -150,6 +150,8 @@ pub struct Run {
     /// How the run is to end once everything read is committed.
     verdict: Option<Verdict>,
     stopping: Option<&'static str>,
+    /// The lease ran out, or ended with what is on its way to the store.
+    lost: bool,
     cursor: Option<Mark>,
     bounds: Bounds,
     polling: Polling,
@@ -203,6 +205,7 @@ impl Run {
             committing: false,
             verdict: None,
             stopping: None,
+            lost: false,
             cursor: None,
         }
     }
@@ -246,7 +249,7 @@ impl Run {
             return;
         }
         match got {
-            Got::Lost => self.finish(Outcome::Lost, wants),
+            Got::Lost => self.on_lost(wants),
             Got::Stop { why } => self.stop(why, wants),
             Got::Tx(answer) => self.on_store(now, answer, wants),
             Got::Prepared(prepared) => self.on_prepared(now, prepared, wants),
@@ -257,12 +260,24 @@ impl Run {
         }
     }
 
+    /// A renewal that crosses the end of the run finds no lease either: the store's word on the end counts, and what follows
+    /// the end needs none.
+    fn on_lost(&mut self, wants: &mut Vec<Want>) {
+        match (&self.stage, &self.store) {
+            (Stage::Advancing(..), _) => {}
+            (Stage::Ending(_), StoreSlot::Sent { .. }) => self.lost = true,
+            _ => self.finish(Outcome::Lost, wants),
+        }
+    }
+
     fn on_store(&mut self, now: Ts, answer: Result<Done, TxError>, wants: &mut Vec<Want>) {
         let StoreSlot::Sent { tx, tries } = std::mem::replace(&mut self.store, StoreSlot::Free) else { return };
+        let advancing = matches!(self.stage, Stage::Advancing(..));
         match answer {
             Err(TxError::Fenced) => self.finish(Outcome::Lost, wants),
+            Err(error) if error.is_transient() && self.lost && !advancing => self.finish(Outcome::Lost, wants),
             // Every operation may be repeated, also when its outcome is unknown. The lease bounds how long.
-            Err(error) if error.is_transient() && !matches!(self.stage, Stage::Advancing(..)) => {
+            Err(error) if error.is_transient() && (!advancing || tries < MAX_ADVANCE_RETRIES) => {
                 let wait = STORE_RETRY.delay(tries + 1, &mut self.rng);
                 self.store = StoreSlot::Retry { tx, tries: tries + 1, at: now + wait };
             }
@@ -309,19 +324,16 @@ impl Run {
                     self.finish(outcome, wants);
                 }
             }
-            (Stage::Advancing(advance, outcome), answer) => match advance.on(answer) {
-                advance::Step::Tx(tx) => self.send(tx, wants),
-                advance::Step::Done { moved_to } => {
-                    let outcome = outcome.clone();
-                    self.cursor = moved_to;
-                    self.finish(outcome, wants);
-                }
-                // The task is closed and its window counts; the next planner tick moves the value.
-                advance::Step::GaveUp(_) => {
-                    let outcome = outcome.clone();
-                    self.finish(outcome, wants);
-                }
-            },
+            (Stage::Advancing(advance, outcome), answer) => {
+                self.cursor = match advance.on(answer) {
+                    advance::Step::Tx(tx) => return self.send(tx, wants),
+                    advance::Step::Done { moved_to } => moved_to,
+                    // The task is closed and its window counts; the next planner tick moves the value.
+                    advance::Step::GaveUp(_) => None,
+                };
+                let outcome = outcome.clone();
+                self.finish(outcome, wants);
+            }
             (_, Err(error)) => self.finish(Outcome::Stuck(error), wants),
             (_, Ok(other)) => {
                 let error = TxError::Refused(format!("unexpected answer {other:?}"));
@@ -471,6 +483,9 @@ impl Run {
         self.store = StoreSlot::Sent { tx, tries: 0 };
     }
 }
+
+/// How often a store that fails is asked again to move a cursor.
+const MAX_ADVANCE_RETRIES: u32 = 3;
 
 /// How a store that does not answer is asked again.
 const STORE_RETRY: retry::Policy = retry::Policy {

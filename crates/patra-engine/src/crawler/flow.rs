@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use patra_core::crawl::{Candidate, Tried};
 use patra_core::hash::content_hash;
-use patra_core::port::{CommandsExt as _, Store};
+use patra_core::port::crawl::Wanted;
+use patra_core::port::{CommandsExt as _, Crawls, Store};
 use patra_core::secret::Secret;
 use patra_core::state::ExecutionStatus;
 use patra_core::tx::{
@@ -23,6 +24,7 @@ use patra_core::{Code, Ts};
 use super::{Behalf, Crawler, Search, Trouble, Wish};
 use crate::crawler::FoundNote;
 use crate::keeper;
+use crate::sources::PROJECT;
 
 /// Waits before the first, second and third try again (CRAWL-173).
 pub const BACKOFF: [Duration; 3] = [Duration::from_secs(5), Duration::from_secs(15), Duration::from_secs(45)];
@@ -115,6 +117,29 @@ pub fn read_tokens(vault: &VaultCell, candidate: &Candidate) -> Result<BTreeMap<
         opened.map_err(|error| error.to_string())?.expose().to_owned()
     };
     serde_json::from_str(&text).map_err(|_| "the tokens of the candidate are damaged".to_owned())
+}
+
+/// What is wanted of a note: with the tokens that its candidate keeps, where none are given (CRAWL-195).
+pub async fn wish(
+    crawls: &dyn Crawls,
+    vault: &VaultCell,
+    platform: &str,
+    note_id: String,
+    mut tokens: BTreeMap<String, String>,
+) -> Result<Wish, FlowError> {
+    if tokens.is_empty() {
+        let wanted = Wanted {
+            project_key: PROJECT.to_owned(),
+            platform: Some(platform.to_owned()),
+            note_id: Some(note_id.clone()),
+            limit: 1,
+            ..Wanted::default()
+        };
+        if let Some(candidate) = crawls.candidates(wanted).await?.first() {
+            tokens = read_tokens(vault, candidate).map_err(FlowError::Tokens)?;
+        }
+    }
+    Ok(Wish { note_id, tokens })
 }
 
 fn record(platform: &str, note_id: &str) -> String {

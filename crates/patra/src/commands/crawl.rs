@@ -1,18 +1,18 @@
 //! `crawl`: questions to platforms, the built-in flow, and what orchestrators share.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use patra_core::Code;
+use patra_core::crawl::execution_id;
 use patra_core::port::crawl::Wanted;
 use patra_core::port::{Clock as _, CommandsExt as _, Store};
 use patra_core::tx::RequeueCandidates;
 use patra_core::vault::VaultCell;
 use patra_engine::crawler::flow::{self, BACKOFF, Flow, FlowError, Report};
-use patra_engine::crawler::{Behalf, Crawler, Search, Trouble, Wish};
+use patra_engine::crawler::{Behalf, Crawler, Search, Trouble};
 use patra_engine::sources::PROJECT;
 use patra_engine::{Engine, keeper};
 
@@ -158,14 +158,9 @@ async fn details(
     let open = Open::new(global).await?;
     let mut wishes = Vec::new();
     for note_id in note_ids {
-        let mut tokens: BTreeMap<String, String> = tokens.iter().cloned().collect();
-        if tokens.is_empty() {
-            let wanted = Wanted { platform: Some(platform.to_owned()), note_id: Some(note_id.clone()), ..wanted(1) };
-            if let Some(candidate) = open.store.candidates(wanted).await?.first() {
-                tokens = flow::read_tokens(&open.vault, candidate).map_err(Error::configuration)?;
-            }
-        }
-        wishes.push(Wish { note_id: note_id.clone(), tokens });
+        let tokens = tokens.iter().cloned().collect();
+        let wish = flow::wish(&*open.store, &open.vault, platform, note_id.clone(), tokens).await;
+        wishes.push(wish.map_err(|error| Error::configuration(error.to_string()))?);
     }
     let batch = open.crawler.details(platform, wishes, &behalf("detail", cookie)?).await;
     open.close().await;
@@ -246,26 +241,8 @@ async fn list(
             shown.collect()
         }
     };
-    print(global, &rows)?;
+    output::values(global.output, &rows)?;
     Ok(Exit::Ok)
-}
-
-fn print(global: &Global, rows: &[Value]) -> Result<(), Error> {
-    match global.output {
-        cli::Output::Json => output::result(global.output, "", &json!(rows)),
-        cli::Output::Ndjson => rows.iter().try_for_each(|row| output::line(&row.to_string())),
-        cli::Output::Table => {
-            let Some(first) = rows.first().and_then(Value::as_object) else { return Ok(()) };
-            let headings: Vec<&str> = first.keys().map(String::as_str).collect();
-            let cell = |value: &Value| match value {
-                Value::Null => String::new(),
-                Value::String(text) => text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
-                other => other.to_string(),
-            };
-            let shown = rows.iter().map(|row| headings.iter().map(|name| cell(&row[*name])).collect());
-            output::grid(&headings, shown)
-        }
-    }
 }
 
 async fn flows(global: &Global, args: &CrawlRun) -> Result<Exit, Error> {
@@ -295,18 +272,19 @@ fn worst(one: Exit, other: Exit) -> Exit {
 }
 
 async fn one(global: &Global, args: &CrawlRun, open: &Open, keyword: &str, signals: &Signals) -> Result<Exit, Error> {
+    let environment = Environment::read();
     let flow = Flow {
         project_key: PROJECT.to_owned(),
         workflow_name: args.workflow.clone(),
-        execution_id: format!("exec-{}-{}", SystemClock.now().micros() / 1_000, host::random_hex::<6>()?),
+        execution_id: execution_id(SystemClock.now(), &host::random_hex::<6>()?),
         trace_id: trace_id()?,
         platform: args.platform.clone(),
         keyword: keyword.to_owned(),
         max_pages: args.max_pages,
         batch_size: args.batch_size,
-        lock_timeout: Environment::read().keeper()?.lock_timeout,
-        backoff: Environment::read().backoff()?.unwrap_or(BACKOFF),
-        max_retry: Environment::read().max_retry()?,
+        lock_timeout: environment.keeper()?.lock_timeout,
+        backoff: environment.backoff()?.unwrap_or(BACKOFF),
+        max_retry: environment.max_retry()?,
     };
     match flow::run(&open.store, &open.crawler, &open.vault, &flow, &signals.stop).await {
         Ok(report) if !report.locked => {

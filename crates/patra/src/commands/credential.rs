@@ -30,6 +30,9 @@ pub(crate) async fn run(global: &Global, command: &Credential) -> Result<Exit, E
     match command {
         Credential::List => list(global).await?,
         Credential::Add { which, auth_type, priority, daily_limit, fernet_key, values } => {
+            if daily_limit.is_some() && *auth_type != AuthType::Cookie {
+                return Err(Error::usage("only cookies have a daily limit").hint("leave out --daily-limit"));
+            }
             let mut secrets = values::read(values, *auth_type)?;
             if let Some(variable) = fernet_key {
                 brought_over(&mut secrets, variable)?;

@@ -78,20 +78,11 @@ fn list(global: &Global) -> Result<(), Error> {
     let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut copies: Vec<_> = entries.filter_map(|path| Some((described(&path)?, path))).collect();
     copies.sort_by(|one, other| one.1.cmp(&other.1));
-    let mut rows = copies.into_iter().map(|(value, _)| value);
-    match global.output {
-        Output::Json => output::result(global.output, "", &Value::from_iter(rows)),
-        Output::Ndjson => rows.try_for_each(|row| output::line(&row.to_string())),
-        Output::Table => {
-            let rows: Vec<_> = rows.collect();
-            if rows.is_empty() {
-                return output::line(&format!("no backups in {}", folder.display()));
-            }
-            let names = ["path", "taken_at", "schema_version", "before_migration", "bytes"];
-            let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            output::grid(&names, rows.iter().map(|row| names.iter().map(|name| text(&row[name])).collect()))
-        }
+    let rows: Vec<_> = copies.into_iter().map(|(value, _)| value).collect();
+    if rows.is_empty() && global.output == Output::Table {
+        return output::line(&format!("no backups in {}", folder.display()));
     }
+    output::values(global.output, &rows)
 }
 
 /// What the name of a copy says: `patra-20240102T030405Z-v1-before-migration.db`.

@@ -83,8 +83,8 @@ async fn start_api(
         crate::vault::load_or_create(&of, salt.as_deref()).map_err(|error| error.message().to_owned())
     });
     let live = Some(engine.live());
-    let public_read = Environment::read().flag("PATRA_PUBLIC_READ");
     let environment = Environment::read();
+    let public_read = environment.flag("PATRA_PUBLIC_READ");
     let (crawler, lock_timeout) = (Some(engine.crawler()), environment.keeper()?.lock_timeout);
     let batch_size = environment.batch_size()?;
     let clock = Arc::new(SystemClock);

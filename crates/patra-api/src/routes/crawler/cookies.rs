@@ -17,7 +17,7 @@ use patra_engine::cookies::{self, NewCookie};
 use patra_engine::crawler::{Behalf, Crawled, Trouble};
 
 use super::super::input::{PathText, path_text};
-use super::{Reply, crawler, no_store, text, wrong};
+use super::{Reply, answered, crawler, maybe, no_store, text, wrong};
 use crate::Api;
 use crate::auth::require;
 use crate::envelope::Failure;
@@ -39,8 +39,7 @@ pub(in crate::routes) async fn store(
     Extension(granted): Extension<Scope>,
     given: Result<Json<CookieBody>, JsonRejection>,
 ) -> Response {
-    let reply = Reply::to(id);
-    let result = async {
+    let work = async {
         require(granted, Scope::Admin)?;
         // What the reader of JSON says of a wrong value repeats it.
         let Json(new) = given.map_err(|_| {
@@ -60,9 +59,8 @@ pub(in crate::routes) async fn store(
         let saved = cookies::save(&*api.store, vault, &cookie).await.map_err(Failure::from)?;
         tracing::info!(cookie = name, created = saved.created, "audit: a cookie was put in");
         shown(&api, &name).await
-    }
-    .await;
-    reply.give(result)
+    };
+    answered(&id, work).await
 }
 
 #[derive(Deserialize)]
@@ -76,18 +74,16 @@ pub(in crate::routes) async fn list(
     Extension(id): Extension<RequestId>,
     params: Result<Query<ListParams>, QueryRejection>,
 ) -> Response {
-    let reply = Reply::to(id);
-    let result = async {
+    let work = async {
         let Query(params) = params.map_err(|error| wrong(error.body_text()))?;
-        params.platform.as_deref().map_or(Ok(()), |platform| text("platform", platform, 64))?;
+        maybe("platform", params.platform.as_deref(), 64)?;
         let (cookies, now) = api.store.cookies(params.platform).await.map_err(no_store)?;
         let mut counts = Counts::default();
         cookies.iter().for_each(|cookie| counts.add(cookie.wear.rested(now).status));
         let items: Vec<_> = cookies.iter().map(|cookie| view(cookie, now)).collect();
         Ok(json!({ "items": items, "counts": counts }))
-    }
-    .await;
-    reply.give(result)
+    };
+    answered(&id, work).await
 }
 
 pub(in crate::routes) async fn reactivate(
@@ -96,16 +92,14 @@ pub(in crate::routes) async fn reactivate(
     Extension(granted): Extension<Scope>,
     name: PathText,
 ) -> Response {
-    let reply = Reply::to(id);
-    let result = async {
+    let work = async {
         require(granted, Scope::Admin)?;
         let name = path_text(name)?;
         cookies::reactivate(&*api.store, &name).await.map_err(Failure::from)?;
         tracing::info!(cookie = name, "audit: a cookie was reactivated");
         shown(&api, &name).await
-    }
-    .await;
-    reply.give(result)
+    };
+    answered(&id, work).await
 }
 
 pub(in crate::routes) async fn validate(
@@ -137,17 +131,15 @@ pub(in crate::routes) async fn delete(
     Extension(granted): Extension<Scope>,
     name: PathText,
 ) -> Response {
-    let reply = Reply::to(id);
-    let result = async {
+    let work = async {
         require(granted, Scope::Admin)?;
         let name = path_text(name)?;
         if cookies::delete(&*api.store, &name).await.map_err(Failure::from)? {
             tracing::info!(cookie = name, "audit: a cookie was deleted");
         }
         Ok(json!({ "deleted": true }))
-    }
-    .await;
-    reply.give(result)
+    };
+    answered(&id, work).await
 }
 
 fn no_key() -> Trouble {

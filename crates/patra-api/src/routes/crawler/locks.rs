@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use patra_core::Code;
-use patra_core::crawl::{Execution, MAX_NAME};
+use patra_core::crawl::{Execution, MAX_NAME, execution_id};
 use patra_core::port::CommandsExt as _;
 use patra_core::port::crawl::{MAX_ROWS, Wanted};
 use patra_core::state::ExecutionStatus;
@@ -18,7 +18,7 @@ use patra_engine::keeper;
 use patra_engine::sources::PROJECT;
 
 use super::super::input::{PathText, path_text};
-use super::{Reply, body, no_store, text, wrong};
+use super::{answered, body, maybe, no_store, text, wrong};
 use crate::Api;
 use crate::key::random_hex;
 use crate::request_id::RequestId;
@@ -34,12 +34,11 @@ pub(in crate::routes) async fn acquire(
     Extension(id): Extension<RequestId>,
     given: Result<Json<AcquireBody>, JsonRejection>,
 ) -> Response {
-    let reply = Reply::to(id);
-    let result = async {
+    let work = async {
         let AcquireBody { workflow_name } = body(given)?;
         text("workflow_name", &workflow_name, MAX_NAME)?;
         let random = random_hex::<6>().map_err(|_| Trouble::new(Code::InternalError, "there is no randomness"))?;
-        let execution_id = format!("exec-{}-{random}", api.clock.now().micros() / 1_000);
+        let execution_id = execution_id(api.clock.now(), &random);
         let timeout = api.lock_timeout;
         let acquire = AcquireExecution { project_key: PROJECT.to_owned(), workflow_name, execution_id, timeout };
         Ok(match api.store.run(acquire).await.map_err(no_store)? {
@@ -53,9 +52,8 @@ pub(in crate::routes) async fn acquire(
                 "holder": { "execution_id": holder.execution_id, "heartbeat_at": holder.heartbeat_at },
             }),
         })
-    }
-    .await;
-    reply.give(result)
+    };
+    answered(&id, work).await
 }
 
 fn shown(execution: &Execution, timeout: std::time::Duration) -> Value {
@@ -89,8 +87,7 @@ pub(in crate::routes) async fn heartbeat(
     execution: PathText,
     given: Result<Json<CountsBody>, JsonRejection>,
 ) -> Response {
-    let reply = Reply::to(id);
-    let result = async {
+    let work = async {
         let (execution_id, counts) = (path_text(execution)?, body(given)?);
         counters(&counts)?;
         if counts.status.is_some() {
@@ -103,9 +100,8 @@ pub(in crate::routes) async fn heartbeat(
             timeout: api.lock_timeout,
         };
         kept(&api, &execution_id, api.store.run(keep).await.map_err(no_store)?)
-    }
-    .await;
-    reply.give(result)
+    };
+    answered(&id, work).await
 }
 
 pub(in crate::routes) async fn release(
@@ -114,8 +110,7 @@ pub(in crate::routes) async fn release(
     execution: PathText,
     given: Result<Json<CountsBody>, JsonRejection>,
 ) -> Response {
-    let reply = Reply::to(id);
-    let result = async {
+    let work = async {
         let (execution_id, counts) = (path_text(execution)?, body(given)?);
         counters(&counts)?;
         let status = match counts.status.as_deref() {
@@ -131,9 +126,8 @@ pub(in crate::routes) async fn release(
             timeout: api.lock_timeout,
         };
         kept(&api, &execution_id, api.store.run(end).await.map_err(no_store)?)
-    }
-    .await;
-    reply.give(result)
+    };
+    answered(&id, work).await
 }
 
 fn kept(api: &Api, execution_id: &str, kept: ExecutionKept) -> Result<Value, Trouble> {
@@ -178,7 +172,7 @@ impl ListParams {
             ("source_keyword", &self.source_keyword),
             ("note_id", &self.note_id),
         ] {
-            value.as_deref().map_or(Ok(()), |value| text(name, value, MAX_NAME))?;
+            maybe(name, value.as_deref(), MAX_NAME)?;
         }
         Ok(Wanted {
             project_key: PROJECT.to_owned(),
@@ -209,8 +203,7 @@ pub(in crate::routes) async fn executions(
     Extension(id): Extension<RequestId>,
     given: Result<Query<ListParams>, QueryRejection>,
 ) -> Response {
-    let reply = Reply::to(id);
-    let result = async {
+    let work = async {
         let params = params(given)?;
         let execution = params.status("running, completed, failed, timeout")?;
         let wanted = Wanted { execution, ..params.wanted()? };
@@ -218,13 +211,11 @@ pub(in crate::routes) async fn executions(
         let next = rows.last().map(|(row, _)| *row).filter(|_| rows.len() == limit as usize);
         let items: Vec<_> = rows.iter().map(|(_, execution)| shown(execution, api.lock_timeout)).collect();
         Ok(json!({ "items": items, "next_after": next }))
-    }
-    .await;
-    reply.give(result)
+    };
+    answered(&id, work).await
 }
 
 pub(in crate::routes) async fn recover(State(api): State<Api>, Extension(id): Extension<RequestId>) -> Response {
-    let reply = Reply::to(id);
-    let recovered = keeper::recover(&*api.store, api.lock_timeout).await.map_err(no_store);
-    reply.give(recovered.map(|recovered| json!(recovered)))
+    let work = async { Ok(json!(keeper::recover(&*api.store, api.lock_timeout).await.map_err(no_store)?)) };
+    answered(&id, work).await
 }

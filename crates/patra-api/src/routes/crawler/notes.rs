@@ -24,7 +24,7 @@ use patra_engine::sources::PROJECT;
 
 use super::super::input::{PathText, path_text};
 use super::locks::{ListParams, lost, no_execution, params};
-use super::{MAX_NOTE_ID, Reply, body, few, no_store, text, wrong};
+use super::{MAX_NOTE_ID, answered, body, few, maybe, no_store, text, wrong};
 use crate::Api;
 use crate::request_id::RequestId;
 
@@ -56,8 +56,7 @@ pub(in crate::routes) async fn add_candidates(
     Extension(id): Extension<RequestId>,
     given: Result<Json<CandidatesBody>, JsonRejection>,
 ) -> Response {
-    let reply = Reply::to(id);
-    let result = async {
+    let work = async {
         let given = body(given)?;
         text("platform", &given.platform, 64)?;
         if given.items.is_empty() || given.items.len() > MAX_CANDIDATES {
@@ -74,7 +73,7 @@ pub(in crate::routes) async fn add_candidates(
                 return Err(wrong(format!("note_url has at most {MAX_URL} bytes and no control characters")));
             }
             let source_keyword = item.source_keyword.or_else(|| given.source_keyword.clone());
-            source_keyword.as_deref().map_or(Ok(()), |word| text("source_keyword", word, MAX_NAME))?;
+            maybe("source_keyword", source_keyword.as_deref(), MAX_NAME)?;
             few(&item.tokens)?;
             let tokens = flow::store_tokens(&api.vault, secret, &given.platform, &item.note_id, &item.tokens)
                 .map_err(|reason| Trouble::new(Code::NotConfigured, reason))?;
@@ -83,9 +82,8 @@ pub(in crate::routes) async fn add_candidates(
         let add = AddCandidates { project_key: PROJECT.to_owned(), platform: given.platform, candidates };
         let added = api.store.run(Arc::new(add)).await.map_err(no_store)?;
         Ok(json!({ "created": added.created, "existing": added.existing }))
-    }
-    .await;
-    reply.give(result)
+    };
+    answered(&id, work).await
 }
 
 #[derive(Deserialize)]
@@ -101,11 +99,10 @@ pub(in crate::routes) async fn claim(
     Extension(id): Extension<RequestId>,
     given: Result<Json<ClaimBody>, JsonRejection>,
 ) -> Response {
-    let reply = Reply::to(id);
-    let result = async {
+    let work = async {
         let ClaimBody { execution_id, batch_size, platform } = body(given)?;
         text("execution_id", &execution_id, MAX_NAME)?;
-        platform.as_deref().map_or(Ok(()), |platform| text("platform", platform, 64))?;
+        maybe("platform", platform.as_deref(), 64)?;
         let limit = batch_size.unwrap_or(api.batch_size);
         if limit == 0 || limit as usize > MAX_CANDIDATES {
             return Err(wrong(format!("batch_size is 1 to {MAX_CANDIDATES}")));
@@ -126,9 +123,8 @@ pub(in crate::routes) async fn claim(
             })
             .collect();
         Ok(json!({ "locked_count": shown.len(), "records": shown }))
-    }
-    .await;
-    reply.give(result)
+    };
+    answered(&id, work).await
 }
 
 fn candidate(record: &Candidate) -> Value {
@@ -157,8 +153,7 @@ pub(in crate::routes) async fn fail(
     note_id: PathText,
     given: Result<Json<FailBody>, JsonRejection>,
 ) -> Response {
-    let reply = Reply::to(id.clone());
-    let result = async {
+    let work = async {
         let (note_id, given) = (path_text(note_id)?, body(given)?);
         text("platform", &given.platform, 64)?;
         text("execution_id", &given.execution_id, MAX_NAME)?;
@@ -185,9 +180,8 @@ pub(in crate::routes) async fn fail(
                 Err(Trouble::new(Code::NotFound, format!("there is no candidate {note_id} on this platform")))
             }
         }
-    }
-    .await;
-    reply.give(result)
+    };
+    answered(&id, work).await
 }
 
 fn meta(given: Option<serde_json::Map<String, Value>>) -> Result<String, Trouble> {
@@ -209,17 +203,15 @@ pub(in crate::routes) async fn candidates(
     Extension(id): Extension<RequestId>,
     given: Result<Query<ListParams>, QueryRejection>,
 ) -> Response {
-    let reply = Reply::to(id);
-    let result = async {
+    let work = async {
         let params = params(given)?;
         let status = params.status("pending, processing, collected, failed")?;
         let wanted = Wanted { candidate: status, ..params.wanted()? };
         let (limit, rows) = (wanted.limit, api.store.candidates(wanted).await.map_err(no_store)?);
         let next = rows.last().map(|row| row.id).filter(|_| rows.len() == limit as usize);
         Ok(json!({ "items": rows.iter().map(candidate).collect::<Vec<_>>(), "next_after": next }))
-    }
-    .await;
-    reply.give(result)
+    };
+    answered(&id, work).await
 }
 
 #[derive(Deserialize)]
@@ -235,18 +227,16 @@ pub(in crate::routes) async fn requeue(
     Extension(id): Extension<RequestId>,
     given: Result<Json<RequeueBody>, JsonRejection>,
 ) -> Response {
-    let reply = Reply::to(id);
-    let result = async {
+    let work = async {
         let RequeueBody { platform, note_id, source_keyword } = body(given)?;
         text("platform", &platform, 64)?;
-        note_id.as_deref().map_or(Ok(()), |id| text("note_id", id, MAX_NOTE_ID))?;
-        source_keyword.as_deref().map_or(Ok(()), |word| text("source_keyword", word, MAX_NAME))?;
+        maybe("note_id", note_id.as_deref(), MAX_NOTE_ID)?;
+        maybe("source_keyword", source_keyword.as_deref(), MAX_NAME)?;
         let requeue = RequeueCandidates { project_key: PROJECT.to_owned(), platform, note_id, source_keyword };
         let requeued = api.store.run(requeue).await.map_err(no_store)?.requeued;
         Ok(json!({ "requeued": requeued }))
-    }
-    .await;
-    reply.give(result)
+    };
+    answered(&id, work).await
 }
 
 #[derive(Deserialize)]
@@ -273,8 +263,7 @@ pub(in crate::routes) async fn write(
     Extension(id): Extension<RequestId>,
     given: Result<Json<NoteBody>, JsonRejection>,
 ) -> Response {
-    let reply = Reply::to(id.clone());
-    let result = async {
+    let work = async {
         let NoteBody { record_info: record, crawl_result, exec_meta, .. } = body(given)?;
         text("note_id", &record.note_id, MAX_NOTE_ID)?;
         text("platform", &record.platform, 64)?;
@@ -296,9 +285,8 @@ pub(in crate::routes) async fn write(
             true => json!({ "action": "created", "id": written.id, "idempotency_key": key }),
             false => json!({ "action": "skipped", "existing_id": written.id, "idempotency_key": key }),
         })
-    }
-    .await;
-    reply.give(result)
+    };
+    answered(&id, work).await
 }
 
 pub(in crate::routes) async fn notes(
@@ -306,15 +294,13 @@ pub(in crate::routes) async fn notes(
     Extension(id): Extension<RequestId>,
     given: Result<Query<ListParams>, QueryRejection>,
 ) -> Response {
-    let reply = Reply::to(id);
-    let result = async {
+    let work = async {
         let wanted = params(given)?.wanted()?;
         let (limit, rows) = (wanted.limit, api.store.notes(wanted).await.map_err(no_store)?);
         let next = rows.last().map(|row| row.id).filter(|_| rows.len() == limit as usize);
         Ok(json!({ "items": rows.iter().map(note).collect::<Vec<_>>(), "next_after": next }))
-    }
-    .await;
-    reply.give(result)
+    };
+    answered(&id, work).await
 }
 
 fn note(note: &Note) -> Value {

@@ -183,6 +183,10 @@ async fn the_three_alerts_fire_and_end_and_a_restart_forgets_nothing() {
                 return body;
             }
         };
+        // One that was paused and goes on alerts like every other.
+        let held = desk.call("POST", "/api/v1/holds", None, Some(&json!({ "provenance": "xhs", "reason": "a look" })));
+        let hold = held.body["data"]["hold"].as_i64().unwrap_or_else(|| panic!("{}", held.body));
+        assert_eq!(desk.call("DELETE", &format!("/api/v1/holds/{hold}"), None, None).status, 200);
         // A platform without any cookie does not alert; one whose cookies are all worn does.
         desk.add_cookie("worn", "a1=1; web_session=expired", 1);
         (0..3).for_each(|_| drop(desk.post("/search", &search("tea"))));

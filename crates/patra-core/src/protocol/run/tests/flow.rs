@@ -85,6 +85,30 @@ fn a_lease_that_is_lost_while_fetching_ends_the_run() {
     assert!(driver.on(page(1, None)).is_empty());
 }
 
+/// The executor renews until it hears that the run is over, so a renewal may find that the end took the lease along.
+#[test]
+fn a_lease_that_ended_with_the_run_does_not_stop_the_cursor() {
+    let mut driver = Driver::tokens();
+    driver.fetch();
+    driver.on(page(1, None));
+    end(&driver.on(committed()));
+    assert!(driver.on(Got::Lost).is_empty(), "the end is with the store");
+    assert!(matches!(driver.on(closed(TaskStatus::Succeeded))[..], [Want::Tx(Tx::RecordAdvance(_))]));
+    assert!(driver.on(Got::Lost).is_empty());
+    assert!(driver.on(failed(TxError::Busy)).is_empty());
+    assert!(matches!(driver.wake()[..], [Want::Tx(Tx::RecordAdvance(_))]));
+}
+
+#[test]
+fn an_end_without_an_answer_is_not_repeated_without_a_lease() {
+    let mut driver = Driver::tokens();
+    driver.fetch();
+    driver.on(page(1, None));
+    end(&driver.on(committed()));
+    assert!(driver.on(Got::Lost).is_empty());
+    assert_eq!(finished(&driver.on(failed(TxError::Unknown("lost".into())))).outcome, Outcome::Lost);
+}
+
 #[test]
 fn stopping_finishes_the_commit_in_flight_and_gives_the_task_back() {
     let mut driver = Driver::tokens();
@@ -185,6 +209,11 @@ fn a_cursor_that_cannot_be_moved_now_does_not_undo_the_success() {
     for error in [TxError::Busy, TxError::Unknown("lost".into()), TxError::Refused("broken".into())] {
         let mut driver = closing();
         driver.on(closed(TaskStatus::Succeeded));
+        let transient = error.is_transient();
+        for _ in 0..if transient { MAX_ADVANCE_RETRIES } else { 0 } {
+            assert!(driver.on(failed(error.clone())).is_empty());
+            assert!(matches!(driver.wake()[..], [Want::Tx(Tx::RecordAdvance(_))]));
+        }
         let ended = finished(&driver.on(failed(error)));
         assert_eq!((ended.outcome, ended.cursor), (Outcome::Closed(TaskStatus::Succeeded, None), None));
     }
