@@ -65,6 +65,8 @@ What there is:
   --users-closed INDEX:STATUS,...
   --graphql-error K, --at-graphql-error N,N... --graphql-code CODE      errors in a 200 (RATE_LIMITED)
   --export-key KEY       (export-key)
+  --notes N              that each keyword finds on the platform of notes (45)
+  --notes-gone N,... --notes-broken N,... --notes-slow N,... --notes-slow-ms N     notes that are gone, fail, or take so long
 
 GET  /offset?offset=&limit=  /page?page=&size=&base=  /cursor?cursor=*&rows=&endcursor=keep
      /link?page=&size=  /window?limit=  each with from= to= order=asc|desc
