@@ -1,17 +1,23 @@
-//! Who is asking, and whether they may.
+//! Who is asking, for which project, and whether they may.
 
 use axum::extract::{Request, State};
-use axum::http::{Method, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::Response;
 
 use patra_core::Code;
+use patra_core::port::query::{Filter, View};
+use patra_core::project;
 use patra_core::tx::Scope;
 
 use crate::Api;
 use crate::envelope::Failure;
 use crate::key;
 use crate::request_id::RequestId;
+
+/// Names the project that a request is about; the query may do so too.
+const PROJECT_HEADER: &str = "x-project-key";
+const PROJECT_QUERY: &str = "project_key";
 
 /// The public part of the key that asks, for what is put on record. An extension of the request, as the scope is.
 #[derive(Clone, Debug)]
@@ -21,24 +27,140 @@ pub(crate) struct Caller(pub(crate) String);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Anonymous;
 
+/// Whose data a request is about, and whose it may be about. An extension of the request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tenant {
+    /// By header or query.
+    asked: Option<String>,
+    /// The only projects that the key is for; empty for all.
+    bound: Vec<String>,
+    /// The key may write what all projects see.
+    shares: bool,
+}
+
+impl Tenant {
+    /// The project that lists are about; `None` when they are about all.
+    pub(crate) fn sight(&self) -> Result<Option<&str>, Failure> {
+        match (&self.asked, &self.bound[..]) {
+            (Some(asked), _) => Ok(Some(asked)),
+            (None, []) => Ok(None),
+            (None, [one]) => Ok(Some(one)),
+            (None, _) => Err(Failure::bad_request("this key is for several projects: which one is meant?")
+                .hint("say so with the header X-Project-Key")
+                .detail("field", PROJECT_QUERY.into())),
+        }
+    }
+
+    /// The project that something is done in.
+    pub(crate) fn project(&self) -> Result<&str, Failure> {
+        Ok(self.sight()?.unwrap_or(project::DEFAULT))
+    }
+
+    /// The project of a request that has to name one (POOL-16); its body may do so too.
+    pub(crate) async fn named(&self, api: &Api, in_body: Option<&str>) -> Result<String, Failure> {
+        let field = |failure: Failure| failure.detail("field", PROJECT_QUERY.into());
+        match (&self.asked, in_body) {
+            (Some(asked), Some(body)) if asked != body => Err(field(Failure::bad_request(format!(
+                "the request names two projects: {asked:?} beside the body's {body:?}"
+            )))),
+            (Some(asked), _) => Ok(asked.clone()),
+            (None, Some(body)) => {
+                self.admit(api, body).await?;
+                Ok(body.to_owned())
+            }
+            (None, None) => {
+                let message = "the request names no project";
+                Err(field(Failure::bad_request(message))
+                    .hint("use the header X-Project-Key, or project_key in the query or the body"))
+            }
+        }
+    }
+
+    /// Refuses keys that are bound to projects what is of no project.
+    pub(crate) fn is_operator(&self) -> Result<(), Failure> {
+        if self.bound.is_empty() {
+            return Ok(());
+        }
+        let message = "this is for keys of all projects, and this one is bound to some";
+        Err(Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, message))
+    }
+
+    /// Whether the key is for a project.
+    pub(crate) fn is_for(&self, key: &str) -> bool {
+        self.bound.is_empty() || self.bound.iter().any(|bound| bound == key)
+    }
+
+    /// Whether what is of a project is there for this request.
+    pub(crate) fn is_seen(&self, key: &str) -> bool {
+        self.asked.as_ref().is_none_or(|asked| asked == key) && self.is_for(key)
+    }
+
+    /// Whether the key is for this project, and whether there is one. Nobody learns of projects that their key is not for.
+    async fn admit(&self, api: &Api, key: &str) -> Result<(), Failure> {
+        if !self.is_for(key) {
+            let message = format!("this key is not for the project {key:?}");
+            return Err(Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, message));
+        }
+        project::check(key).map_err(|problem| Failure::bad_request(problem).detail("field", PROJECT_QUERY.into()))?;
+        let known = key == project::DEFAULT || api.store.projects().await?.iter().any(|known| known.project_key == key);
+        if known {
+            return Ok(());
+        }
+        let message = format!("there is no project {key:?}");
+        Err(Failure::new(StatusCode::NOT_FOUND, Code::NotFound, message).hint("`patra project create` makes one"))
+    }
+
+    /// Whether the key may write what all projects see (POOL-18).
+    pub(crate) fn may_share(&self, granted: Scope) -> Result<(), Failure> {
+        if self.shares || granted == Scope::Admin && self.bound.is_empty() {
+            return Ok(());
+        }
+        let message = "this key may not write into the shared library";
+        Err(Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, message)
+            .hint("`patra key create --shared` makes one that may"))
+    }
+
+    /// Whether a row is there for this tenant. What is another's is not there.
+    pub(crate) async fn sees(&self, api: &Api, view: View, id: i64) -> Result<bool, Failure> {
+        match self.sight()? {
+            None => Ok(true),
+            Some(key) => {
+                let filter = Filter { project_key: Some(key.to_owned()), id: Some(id), limit: 1, ..Filter::default() };
+                Ok(!api.store.list(view, filter).await?.is_empty())
+            }
+        }
+    }
+}
+
 /// Reading needs `read`, changing needs `write`.
 pub(crate) async fn layer(State(api): State<Api>, mut request: Request, next: Next) -> Response {
     let needed = if matches!(*request.method(), Method::GET | Method::HEAD) { Scope::Read } else { Scope::Write };
     let header = request.headers().get("authorization").and_then(|value| value.to_str().ok()).map(str::to_owned);
-    match check(&api, header.as_deref(), needed).await {
-        Ok((granted, caller)) => {
-            request.extensions_mut().insert(granted);
-            request.extensions_mut().insert(caller);
-            next.run(request).await
-        }
+    let admitted = match check(&api, header.as_deref(), needed).await {
+        Ok(known) => known.tenant(&api, &mut request).await,
         Err(_) if header.is_none() && api.public_read && is_public(&request) => {
             request.extensions_mut().insert(Anonymous);
-            next.run(request).await
+            request.extensions_mut().insert(Tenant::default());
+            Ok(())
         }
-        Err(failure) => match request.extensions().get::<RequestId>() {
-            Some(id) => failure.answer_at(request.uri().path(), id),
-            None => Response::default(),
+        Err(failure) => Err(failure),
+    };
+    match (admitted, request.extensions().get::<RequestId>()) {
+        (Ok(()), _) => next.run(request).await,
+        (Err(failure), Some(id)) => failure.answer_at(request.uri().path(), id),
+        (Err(_), None) => Response::default(),
+    }
+}
+
+/// What is nobody's in particular is not for keys that are bound to projects.
+pub(crate) async fn operators(request: Request, next: Next) -> Response {
+    let (tenant, id) = (request.extensions().get::<Tenant>(), request.extensions().get::<RequestId>());
+    match (tenant, id) {
+        (Some(tenant), Some(id)) => match tenant.is_operator() {
+            Ok(()) => next.run(request).await,
+            Err(failure) => failure.answer_at(request.uri().path(), id),
         },
+        _ => next.run(request).await,
     }
 }
 
@@ -48,7 +170,66 @@ fn is_public(request: &Request) -> bool {
     *request.method() == Method::GET && (path == "/api/sources" || path.starts_with("/api/sources/"))
 }
 
-async fn check(api: &Api, header: Option<&str>, needed: Scope) -> Result<(Scope, Caller), Failure> {
+/// A key that is known.
+struct Known {
+    scope: Scope,
+    caller: Caller,
+    bound: Vec<String>,
+    shares: bool,
+}
+
+impl Known {
+    /// Puts on the request who asks, and for which project.
+    async fn tenant(self, api: &Api, request: &mut Request) -> Result<(), Failure> {
+        let asked = asked(request.headers(), request.uri())?;
+        let tenant = Tenant { asked, bound: self.bound, shares: self.shares };
+        if let Some(key) = &tenant.asked {
+            tenant.admit(api, key).await?;
+            // The routes' own parameters are what is left.
+            *request.uri_mut() = without_project(request.uri());
+        }
+        let extensions = request.extensions_mut();
+        extensions.insert(self.scope);
+        extensions.insert(self.caller);
+        extensions.insert(tenant);
+        Ok(())
+    }
+}
+
+/// The project that header and query name. Two that differ are a mistake (POOL-16).
+fn asked(headers: &HeaderMap, uri: &Uri) -> Result<Option<String>, Failure> {
+    let wrong = |message: &str| Failure::bad_request(message).detail("field", PROJECT_QUERY.into());
+    let header = match headers.get(PROJECT_HEADER) {
+        None => None,
+        Some(value) => {
+            let text = value.to_str().map_err(|_| wrong("X-Project-Key is no text"))?.trim();
+            Some(text.to_owned())
+        }
+    };
+    let mut named: Vec<String> = header.into_iter().collect();
+    named.extend(pairs(uri).filter(|(name, _)| name == PROJECT_QUERY).map(|(_, value)| value));
+    match named.split_first() {
+        None => Ok(None),
+        Some((first, rest)) if rest.iter().all(|other| other == first) => Ok(Some(first.clone())),
+        Some(_) => Err(wrong("the request names two projects")),
+    }
+}
+
+fn pairs(uri: &Uri) -> impl Iterator<Item = (String, String)> {
+    let query = uri.query().unwrap_or_default().to_owned();
+    let pairs: Vec<_> = url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+    pairs.into_iter()
+}
+
+fn without_project(uri: &Uri) -> Uri {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(pairs(uri).filter(|(name, _)| name != PROJECT_QUERY));
+    let query = query.finish();
+    let path = if query.is_empty() { uri.path().to_owned() } else { format!("{}?{query}", uri.path()) };
+    path.parse().unwrap_or_else(|_| uri.clone())
+}
+
+async fn check(api: &Api, header: Option<&str>, needed: Scope) -> Result<Known, Failure> {
     let refused = |message: &str| {
         Failure::new(StatusCode::UNAUTHORIZED, Code::Unauthorized, message)
             .hint("send `Authorization: Bearer <key>`; `patra key create` makes one")
@@ -65,7 +246,7 @@ async fn check(api: &Api, header: Option<&str>, needed: Scope) -> Result<(Scope,
         return Err(unknown());
     }
     require(stored.scope, needed)?;
-    Ok((stored.scope, Caller(stored.prefix)))
+    Ok(Known { scope: stored.scope, caller: Caller(stored.prefix), bound: stored.projects, shares: stored.shared })
 }
 
 /// Refuses a key whose scope is too small. The scope of the caller's key is an extension of the request.
@@ -75,4 +256,35 @@ pub(crate) fn require(granted: Scope, needed: Scope) -> Result<(), Failure> {
     }
     let message = format!("this key may {}, and `{}` is needed", granted.as_str(), needed.as_str());
     Err(Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(header: Option<&str>, uri: &str) -> Result<Option<String>, StatusCode> {
+        let mut headers = HeaderMap::new();
+        if let Some(value) = header {
+            headers.insert(PROJECT_HEADER, value.parse().unwrap());
+        }
+        asked(&headers, &uri.parse().unwrap()).map_err(|failure| failure.status)
+    }
+
+    // covers: POOL-16, POOL-AC-12
+    #[test]
+    fn a_project_is_named_by_header_or_query_and_only_one() {
+        assert_eq!(found(None, "/a"), Ok(None));
+        assert_eq!(found(Some(" p "), "/a"), Ok(Some("p".into())));
+        assert_eq!(found(None, "/a?x=1&project_key=p%2D1"), Ok(Some("p-1".into())));
+        assert_eq!(found(Some("p"), "/a?project_key=p"), Ok(Some("p".into())));
+        assert_eq!(found(Some("p"), "/a?project_key=q"), Err(StatusCode::BAD_REQUEST));
+        assert_eq!(found(None, "/a?project_key=p&project_key=q"), Err(StatusCode::BAD_REQUEST));
+    }
+
+    #[test]
+    fn routes_see_their_own_parameters_only() {
+        let left = |uri: &str| without_project(&uri.parse().unwrap()).to_string();
+        assert_eq!(left("/a?project_key=p"), "/a");
+        assert_eq!(left("/a?x=1%20b&project_key=p&y="), "/a?x=1+b&y=");
+    }
 }

@@ -1,7 +1,8 @@
 //! The answer's shape under `/api/v1`: `{status, data, error, meta}`.
 
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -57,7 +58,8 @@ impl Failure {
             None => self.message,
         };
         let error = json!({ "code": self.code, "message": message, "details": self.details });
-        (self.status, Json(json!({ "error": error, "meta": { "request_id": id.as_str() } }))).into_response()
+        let wait = retry_after(&self.details);
+        (self.status, wait, Json(json!({ "error": error, "meta": { "request_id": id.as_str() } }))).into_response()
     }
 
     /// In the envelope of the contract that a path belongs to (MAP-X-01).
@@ -70,14 +72,23 @@ impl Failure {
     }
 
     pub(crate) fn answer(self, id: &RequestId) -> Response {
-        let mut error = json!({ "code": self.code, "message": self.message, "hint": self.hint });
+        let wait = retry_after(&self.details);
+        let mut error =
+            json!({ "code": self.code, "message": self.message, "details": self.details, "hint": self.hint });
         if !self.problems.is_empty() {
             error["problems"] = self.problems.into();
         }
         let body =
             json!({ "status": "error", "data": Value::Null, "error": error, "meta": { "request_id": id.as_str() } });
-        (self.status, Json(body)).into_response()
+        (self.status, wait, Json(body)).into_response()
     }
+}
+
+/// A failure that says how long to wait says so in the header too.
+fn retry_after(details: &serde_json::Map<String, Value>) -> HeaderMap {
+    let seconds = details.get("retry_after_seconds").and_then(Value::as_u64);
+    let value = seconds.and_then(|seconds| HeaderValue::try_from(seconds.to_string()).ok());
+    value.map(|value| (RETRY_AFTER, value)).into_iter().collect()
 }
 
 impl From<TxError> for Failure {

@@ -7,10 +7,24 @@ use patra_core::hash::sha256_hex;
 use patra_core::tx::{CreateKey, Scope};
 
 /// A fresh key: the text for its owner, and what the store may know.
-pub fn generate(name: &str, scope: Scope, only_first: bool) -> Result<(String, CreateKey), getrandom::Error> {
+pub fn generate(
+    name: &str,
+    scope: Scope,
+    projects: Vec<String>,
+    shared: bool,
+    only_first: bool,
+) -> Result<(String, CreateKey), getrandom::Error> {
     let (prefix, secret) = (random_hex::<4>()?, random_hex::<24>()?);
     let text = format!("patra_{prefix}_{secret}");
-    let create = CreateKey { prefix, hash: sha256_hex(text.as_bytes()), name: name.to_owned(), scope, only_first };
+    let create = CreateKey {
+        prefix,
+        hash: sha256_hex(text.as_bytes()),
+        name: name.to_owned(),
+        scope,
+        projects,
+        shared,
+        only_first,
+    };
     Ok((text, create))
 }
 
@@ -38,13 +52,23 @@ pub fn random_hex<const N: usize>() -> Result<String, getrandom::Error> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// A UUID of random digits (version 4).
+pub fn random_uuid() -> Result<String, getrandom::Error> {
+    let mut bytes = [0u8; 16];
+    getrandom::fill(&mut bytes)?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_key_is_found_by_its_public_part_and_known_by_its_hash() {
-        let (text, create) = generate("first", Scope::Admin, true).unwrap();
+        let (text, create) = generate("first", Scope::Admin, Vec::new(), false, true).unwrap();
         assert_eq!(prefix(&text), Some(create.prefix.as_str()));
         assert!(matches(&text, &create.hash));
         assert!(!matches(&format!("{text}0"), &create.hash));

@@ -7,6 +7,7 @@
 mod auth;
 mod envelope;
 pub mod key;
+mod limiter;
 mod request_id;
 mod routes;
 mod serve;
@@ -19,6 +20,7 @@ use patra_core::vault::{Vault, VaultCell};
 use patra_engine::crawler::Crawler;
 use patra_engine::replay::Live;
 
+pub use limiter::Limits;
 pub use routes::router;
 pub use serve::serve;
 
@@ -43,6 +45,7 @@ pub struct Api {
     pub lock_timeout: Duration,
     /// Records in one claim, unless asked otherwise.
     pub batch_size: u32,
+    pub limits: Limits,
 }
 
 impl std::fmt::Debug for Api {

@@ -13,6 +13,7 @@ mod repair;
 mod scalar;
 mod strip;
 mod time;
+mod tweets;
 mod walk;
 mod web;
 mod xml;
@@ -25,12 +26,14 @@ use patra_core::hash::content_hash;
 use patra_core::paging::Facts;
 use patra_core::port::transport::Response;
 use patra_core::record::{Candidate, Record, Rejected};
+use patra_core::tweet::compare_ids;
 use patra_core::{Code, Fault, Level, Window};
 use patra_spec::{Format, Snapshot};
 
 use crate::classify::Refused;
 use crate::feed::Rule;
 use errors::ErrorRule;
+pub(crate) use errors::StatusRules;
 use item::Items;
 use paths::Paths;
 pub(crate) use scalar::said;
@@ -52,6 +55,25 @@ pub(crate) struct Decoder {
     ids: bool,
     /// An object in the place of the list is the one record that was asked for.
     single: bool,
+    /// What items are known by decides on the end.
+    repeats: bool,
+}
+
+/// What a page was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    /// Where the answer was found.
+    pub(crate) url: &'a str,
+    pub(crate) window: Window,
+    /// Records are known up to this id, which is a whole number.
+    pub(crate) until: Option<&'a str>,
+}
+
+impl Asked<'_> {
+    fn knows(&self, id: &str) -> bool {
+        let order = self.until.and_then(|until| compare_ids(id, until));
+        order.is_some_and(std::cmp::Ordering::is_le)
+    }
 }
 
 /// How bytes become JSON.
@@ -63,6 +85,7 @@ enum Source {
     Feed(Rule),
     Page(Rule),
     Html(patra_spec::manifest::Html),
+    Tweets,
 }
 
 /// Where the values of a page are among those found.
@@ -84,13 +107,15 @@ pub(crate) struct Decoded {
     /// The ids of a page that gives no more than those.
     pub(crate) candidates: Vec<Candidate>,
     pub(crate) content: [u8; 16],
+    /// What is suspicious, for the log.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Decoded {
     /// An answer that is the last one again.
     pub(crate) fn nothing() -> Decoded {
-        let (records, rejected, candidates) = (Vec::new(), Vec::new(), Vec::new());
-        Decoded { facts: Facts::default(), records, rejected, candidates, content: [0; 16] }
+        let (records, rejected, candidates, warnings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Decoded { facts: Facts::default(), records, rejected, candidates, content: [0; 16], warnings }
     }
 }
 
@@ -121,7 +146,8 @@ impl Decoder {
             total: paths.maybe(response.total_path.as_deref())?,
         };
         let passing = &spec.retry.retryable_codes;
-        let errors = response.errors.iter().map(|rule| ErrorRule::new(rule, passing, &mut paths));
+        let hidden = response.errors.iter().filter(|rule| rule.status.is_empty());
+        let errors = hidden.map(|rule| ErrorRule::new(rule, passing, &mut paths));
         let errors = errors.collect::<Result<_, _>>()?;
         Ok(Decoder {
             source: match response.format {
@@ -131,6 +157,7 @@ impl Decoder {
                 Format::Feed => Source::Feed(web::rule(&response.items_path)),
                 Format::Page => Source::Page(web::rule(&response.items_path)),
                 Format::Html => Source::Html(response.html.clone().unwrap_or_default()),
+                Format::Tweets => Source::Tweets,
             },
             body: paths.wanted(),
             slots,
@@ -140,20 +167,20 @@ impl Decoder {
             outside: !spec.keeps_out_of_range(),
             ids: false,
             single: false,
+            repeats: paging.repeat_ends,
         })
     }
 
-    /// `url` is where the answer was found.
-    pub(crate) fn decode(&self, response: &Response, url: &str, window: Window) -> Result<Decoded, Refused> {
+    pub(crate) fn decode(&self, response: &Response, asked: &Asked<'_>) -> Result<Decoded, Refused> {
         let (body, kind) = (&response.body, response.header("content-type"));
         let text = || std::str::from_utf8(body).map_err(|error| unreadable("UTF-8", error));
         // Feeds and pages come in many encodings.
-        let base = || Url::parse(url).map_err(|error| unreadable("page", error));
+        let base = || Url::parse(asked.url).map_err(|error| unreadable("page", error));
         let (format, json): (&str, Bytes) = match &self.source {
             Source::Json { lenient } => {
                 let text = text()?;
                 match (self.body.find(text), lenient) {
-                    (Ok(found), _) => return self.page(body, &found, window),
+                    (Ok(found), _) => return self.page(body, &found, asked),
                     (Err(error), false) => return Err(unreadable("JSON", error).into()),
                     (Err(error), true) => {
                         ("JSON", repair::control_characters(text).ok_or_else(|| unreadable("JSON", error))?.into())
@@ -164,40 +191,34 @@ impl Decoder {
             Source::Csv(csv) => ("CSV", csv.project(text()?).map_err(|reason| unreadable("CSV", reason))?.into()),
             Source::Feed(rule) => ("feed", web::of_feed(body, kind, &base()?, *rule)?.into()),
             Source::Page(rule) => ("page", web::of_page(body, kind, &base()?, *rule)?.into()),
-            Source::Html(html) => ("page", web::of_rows(body, kind, &base()?, html, window.to)?.into()),
+            Source::Html(html) => ("page", web::of_rows(body, kind, &base()?, html, asked.window.to)?.into()),
+            Source::Tweets => return self.tweets(body, text()?, asked),
         };
-        self.projected(format, &json, window)
+        self.projected(format, &json, asked)
     }
 
-    fn projected(&self, format: &str, body: &Bytes, window: Window) -> Result<Decoded, Refused> {
+    fn projected(&self, format: &str, body: &Bytes, asked: &Asked<'_>) -> Result<Decoded, Refused> {
         let text = std::str::from_utf8(body).map_err(|error| unreadable(format, error))?;
         let found = self.body.find(text).map_err(|error| unreadable(format, error))?;
-        self.page(body, &found, window)
+        self.page(body, &found, asked)
     }
 
-    fn page<'a>(&self, body: &'a Bytes, found: &[Option<&'a RawValue>], window: Window) -> Result<Decoded, Refused> {
+    fn page<'a>(&self, body: &'a Bytes, found: &[Option<&'a RawValue>], asked: &Asked<'_>) -> Result<Decoded, Refused> {
         if let Some(refused) = self.errors.iter().find_map(|rule| rule.refusal(found)) {
             return Err(refused);
         }
         let items = self.list(found[self.slots.items])?;
-        let at = |slot: Option<usize>| slot.and_then(|slot| found[slot]);
-        let facts = Facts {
-            items: u32::try_from(items.len()).unwrap_or(u32::MAX),
-            has_more: at(self.slots.has_more).and_then(flag),
-            next_token: next(at(self.slots.token), "next_token_path")?,
-            next_url: next(at(self.slots.url), "next_url_path")?,
-            total: at(self.slots.total).and_then(text).and_then(|total| total.trim().parse().ok()),
-        };
-        let mut decoded = Decoded {
-            facts,
-            records: Vec::with_capacity(if self.ids { 0 } else { items.len() }),
-            rejected: Vec::new(),
-            candidates: Vec::new(),
-            content: [0; 16],
-        };
+        let window = asked.window;
+        let mut decoded = Decoded { facts: self.facts(found, items.len())?, ..Decoded::nothing() };
+        decoded.records.reserve(if self.ids { 0 } else { items.len() });
         let mut hashes = Vec::with_capacity(items.len() * 16);
         let mut found = Vec::new();
         for (index, raw) in items.into_iter().enumerate() {
+            if asked.until.is_some() && self.items.id_of(raw, &mut found).is_some_and(|id| asked.knows(&id)) {
+                decoded.facts.items = u32::try_from(index).unwrap_or(u32::MAX);
+                decoded.facts.has_more = Some(false);
+                break;
+            }
             if self.ids {
                 hashes.extend_from_slice(&content_hash(raw.get().as_bytes()));
                 match self.items.candidate(raw, window, &mut found) {
@@ -209,6 +230,10 @@ impl Decoder {
             let payload = self.items.payload(body, raw);
             let hash = content_hash(&payload);
             hashes.extend_from_slice(&hash);
+            if self.repeats {
+                let id = self.items.id_of(raw, &mut found);
+                decoded.facts.ids.push(id.map_or(hash, |id| content_hash(id.as_bytes())));
+            }
             match self.items.record(raw, payload, hash, window, &mut found) {
                 Ok(Some(record)) if self.outside && !window.contains(record.version.updated_at) => {}
                 Ok(Some(record)) => decoded.records.push(record),
@@ -220,6 +245,19 @@ impl Decoder {
         }
         decoded.content = content_hash(&hashes);
         Ok(decoded)
+    }
+
+    /// What the page says about itself.
+    fn facts(&self, found: &[Option<&RawValue>], items: usize) -> Result<Facts, Refused> {
+        let at = |slot: Option<usize>| slot.and_then(|slot| found[slot]);
+        Ok(Facts {
+            items: u32::try_from(items).unwrap_or(u32::MAX),
+            has_more: at(self.slots.has_more).and_then(flag),
+            next_token: next(at(self.slots.token), "next_token_path")?,
+            next_url: next(at(self.slots.url), "next_url_path")?,
+            total: at(self.slots.total).and_then(text).and_then(|total| total.trim().parse().ok()),
+            ids: Vec::new(),
+        })
     }
 
     /// An answer without the list is one of another form: the far side has changed (ING-12.1-04, G-11).

@@ -11,11 +11,13 @@ pub mod feed;
 mod headers;
 mod hints;
 pub mod kept;
+pub mod links;
 pub mod mask;
 pub mod opml;
 pub mod page;
 mod pager;
 mod request;
+pub mod tweet;
 
 pub use evidence::MAX_SAMPLE;
 pub use pager::{Ask, Exchange, Pager};

@@ -17,7 +17,7 @@ use patra_spec::Snapshot;
 use crate::auth::Authoriser;
 use crate::blame;
 use crate::classify::{self, Refused, Statuses};
-use crate::decode::{Decoded, Decoder};
+use crate::decode::{Asked, Decoded, Decoder, StatusRules};
 use crate::evidence::{Digest, Kept};
 use crate::headers::Headers;
 use crate::hints::Hints;
@@ -30,7 +30,8 @@ pub struct Pager {
     phase: Phase,
     /// Where the content of the ids is, when the pages give no more than those.
     detail: Option<Phase>,
-    polled: bool,
+    /// An answer that is the last one again is not read again.
+    recognises: bool,
 }
 
 /// One endpoint of a spec: how it is asked, and how it answers.
@@ -41,8 +42,11 @@ struct Phase {
     headers: Headers,
     hints: Hints,
     statuses: Statuses,
+    meanings: StatusRules,
     digest: Digest,
     authoriser: Arc<Authoriser>,
+    /// The param that holds the id up to which records are known.
+    until_param: Option<String>,
 }
 
 /// What is asked for.
@@ -62,6 +66,8 @@ pub struct Exchange {
     pub request: Request,
     digest: String,
     window: Window,
+    /// Records are known up to this id.
+    until: Option<String>,
     is_detail: bool,
     keep: Option<Duration>,
     /// An unchanged answer is recognised by these.
@@ -117,6 +123,8 @@ impl Phase {
             hints: Hints::new(spec),
             headers: Headers::new(spec),
             statuses: Statuses::new(spec),
+            meanings: StatusRules::new(spec)?,
+            until_param: spec.pagination.as_ref().and_then(|paging| paging.until_param.clone()),
             digest: Digest::new(spec),
             authoriser: Arc::new(Authoriser::new(spec)?),
         })
@@ -126,25 +134,31 @@ impl Phase {
 impl Pager {
     pub fn new(spec: &Snapshot) -> Result<Pager, Fault> {
         let Some(two_phase) = &spec.two_phase else {
-            return Ok(Pager { phase: Phase::new(spec, Decoder::new(spec)?)?, detail: None, polled: spec.polled });
+            // Where the first page is the same as last time, more of them may be wanted this time.
+            let limited = spec.pagination.as_ref().is_some_and(|paging| paging.limit_param.is_some());
+            let phase = Phase::new(spec, Decoder::new(spec)?)?;
+            return Ok(Pager { phase, detail: None, recognises: spec.polled && !limited });
         };
         let ids = Decoder::of_ids(spec, two_phase.version_path.as_deref())?;
         let detail = &two_phase.detail;
         let detail = Some(Phase::new(detail, Decoder::of_details(detail)?)?);
-        Ok(Pager { phase: Phase::new(spec, ids)?, detail, polled: spec.polled })
+        Ok(Pager { phase: Phase::new(spec, ids)?, detail, recognises: spec.polled })
     }
 
     /// An endpoint that is asked by itself, by nobody's plan: whatever the time of a record, it is wanted.
     pub fn alone(spec: &Snapshot) -> Result<Pager, Fault> {
-        Ok(Pager { phase: Phase::new(spec, Decoder::alone(spec)?)?, detail: None, polled: false })
+        Ok(Pager { phase: Phase::new(spec, Decoder::alone(spec)?)?, detail: None, recognises: false })
     }
 
     /// The request for the page at a position. A request that cannot be rendered is not sent and not skipped (C-39).
     pub fn request(&self, ask: &Ask<'_>) -> Result<Exchange, Box<Refusal>> {
         let is_detail = matches!(ask.position, Position::Ids { .. });
-        match self.phase(is_detail).renderer.render(ask) {
+        let phase = self.phase(is_detail);
+        let until = phase.until_param.as_ref().and_then(|param| ask.params.get(param)).cloned();
+        match phase.renderer.render(ask) {
             Ok(Rendered { request, digest }) => {
-                Ok(Exchange { request, digest, window: ask.window, is_detail, keep: None, known: None, rate: None })
+                let window = ask.window;
+                Ok(Exchange { request, digest, window, until, is_detail, keep: None, known: None, rate: None })
             }
             Err(fault) => Err(refuse(fault.into(), Evidence::default())),
         }
@@ -181,10 +195,13 @@ impl Pager {
         evidence.status = response.status;
         evidence.bytes = response.body.len() as u64;
         let phase = self.phase(exchange.is_detail);
-        let seen = self.polled.then(|| seen(&response, &exchange.request.url, exchange.known.as_deref()));
+        let seen = self.recognises.then(|| seen(&response, &exchange.request.url, exchange.known.as_deref()));
         let read = match &seen {
             Some((_, true)) => Ok(Decoded::nothing()),
-            _ => phase.read(&response, exchange.window, &exchange.request.url, now),
+            _ => {
+                let (url, window, until) = (&exchange.request.url, exchange.window, exchange.until.as_deref());
+                phase.read(&response, Asked { url, window, until }, now)
+            }
         };
         evidence.raw = exchange.keep.and_then(|keep| kept::pack(&response, keep, phase.headers.declared()));
         let kept = match (exchange.keep, &evidence.raw) {
@@ -195,10 +212,21 @@ impl Pager {
         evidence.left = phase.hints.read(&response, now);
         evidence.response_digest = phase.digest.of(&response, read.as_ref(), kept, exchange.rate);
         match read {
-            Ok(Decoded { facts, records, rejected, candidates, content }) => {
+            Ok(Decoded { facts, records, rejected, candidates, content, warnings }) => {
                 let moved_to = response.redirected.and_then(|redirected| redirected.moved_to);
                 let seen = seen.map(|(seen, _)| seen);
-                Ok(Box::new(Page { facts, records, rejected, candidates, content, evidence, seen, moved_to }))
+                Ok(Box::new(Page {
+                    facts,
+                    records,
+                    rejected,
+                    candidates,
+                    content,
+                    evidence,
+                    seen,
+                    moved_to,
+                    capture: None,
+                    warnings,
+                }))
             }
             Err(mut refused) => {
                 // What is read from an answer of success tells its reason already.
@@ -213,12 +241,13 @@ impl Pager {
 
 impl Phase {
     /// The page in an answer, or what it is instead.
-    fn read(&self, response: &Response, window: Window, url: &str, now: Ts) -> Result<Decoded, Refused> {
+    fn read(&self, response: &Response, asked: Asked<'_>, now: Ts) -> Result<Decoded, Refused> {
         if let Some(refused) = self.statuses.refusal(response, now) {
-            return Err(refused);
+            return Err(self.meanings.refine(refused, response));
         }
-        let found = response.redirected.as_ref().map_or(url, |redirected| redirected.url.as_str());
-        let mut decoded = self.decoder.decode(response, found, window).map_err(|mut refused| {
+        let found = response.redirected.as_ref().map_or(asked.url, |redirected| redirected.url.as_str());
+        let asked = Asked { url: found, ..asked };
+        let mut decoded = self.decoder.decode(response, &asked).map_err(|mut refused| {
             let hint = response.header("retry-after").filter(|_| refused.throttled);
             refused.retry_after = hint.and_then(|hint| classify::retry_after(hint, now));
             refused

@@ -46,6 +46,13 @@ pub const LOW_SUCCESS_RATE: Rule =
 pub const BACKLOG: Rule =
     Rule { name: "backlog", level: AlertLevel::P2, threshold: 500.0, hold: Duration::from_secs(30 * 60) };
 
+/// A far side refuses our key, or the balance is used up: nothing more is asked of it.
+pub const UPSTREAM_REFUSED: Rule =
+    Rule { name: "upstream_refused", level: AlertLevel::P0, threshold: 1.0, hold: Duration::ZERO };
+/// A far side still asks for silence after the last try.
+pub const UPSTREAM_THROTTLES: Rule =
+    Rule { name: "upstream_throttles", level: AlertLevel::P1, threshold: 1.0, hold: Duration::ZERO };
+
 /// One alert of one subject.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct State {

@@ -10,6 +10,7 @@ use crate::window::Window;
 /// The identity of a cursor: `uk_cursor_ns`, with the endpoint beside it (C-22).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Name {
+    pub project_key: String,
     pub provenance_code: String,
     pub endpoint_name: String,
     pub operation: Operation,

@@ -66,6 +66,12 @@ pub struct Rule {
     pub always_token: bool,
     /// The far side never gives the same token twice: one that comes back is the end (ING-15-01).
     pub unique_tokens: bool,
+    /// A page without a new id, an empty one among them, is the end, whatever the far side says (TWEET-170).
+    pub repeat_ends: bool,
+    /// The param that says after how many records a run ends.
+    pub limit_param: Option<String>,
+    /// The param that says how far a run goes on beyond that while all it brings is new.
+    pub limit_max_param: Option<String>,
     /// Ask for the last page once more before calling it the last (ING-4.3-14).
     pub tail_probe: bool,
     /// How many records of one query the far side gives out (ING-15-02).
@@ -96,6 +102,9 @@ impl Rule {
             max_page: None,
             always_token: false,
             unique_tokens: false,
+            repeat_ends: false,
+            limit_param: None,
+            limit_max_param: None,
             tail_probe: false,
             ceiling: None,
             can_cut: false,
@@ -164,10 +173,12 @@ impl Rule {
             (Position::Page(at), _) => Next::At(Position::Page(at + 1)),
             (Position::Token(_), _) => match &page.next_token {
                 Some(token) => Next::At(Position::Token(Some(token.clone()))),
+                None if self.repeat_ends => Next::End,
                 None => Next::Broken("the answer says that there is more but carries no next token"),
             },
             (Position::Url(_), _) => match &page.next_url {
                 Some(url) => Next::At(Position::Url(Some(url.clone()))),
+                None if self.repeat_ends => Next::End,
                 None => Next::Broken("the answer says that there is more but carries no next URL"),
             },
             (Position::Time, _) => Next::Cut,
@@ -181,7 +192,7 @@ impl Rule {
 
     /// An empty page ends the reading (C-65), unless the far side says outright that there is more and how to get it.
     fn behind_an_empty_page(&self, here: &Position, page: &Facts) -> Next {
-        if page.has_more != Some(true) || self.always_token {
+        if page.has_more != Some(true) || self.always_token || self.repeat_ends {
             return Next::End;
         }
         let next = match self.kind {
@@ -228,6 +239,8 @@ pub struct Facts {
     pub next_token: Option<String>,
     pub next_url: Option<String>,
     pub total: Option<u64>,
+    /// What its items are known by, hashed; only where [`Rule::repeat_ends`] asks for it.
+    pub ids: Vec<[u8; 16]>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -350,6 +363,22 @@ mod tests {
         assert_eq!(after(&crossref, &token("*"), &with(10)), Next::At(token("same")));
         assert_eq!(after(&crossref, &token("same"), &with(4)), Next::End);
         assert_eq!(after(&rule(Kind::Token { initial: None }), &token("x"), &with(0)), Next::End);
+    }
+
+    // covers: TWEET-170
+    #[test]
+    fn where_a_repetition_ends_the_reading_so_does_a_page_that_leads_nowhere() {
+        let tweets = Rule { repeat_ends: true, ..rule(Kind::Token { initial: None }) };
+        let more = |items, token: Option<&str>| Facts {
+            has_more: Some(true),
+            next_token: token.map(str::to_owned),
+            ..page(items)
+        };
+        assert_eq!(after(&tweets, &token("a"), &more(3, Some("b"))), Next::At(token("b")), "a short page is no end");
+        assert_eq!(after(&tweets, &token("a"), &more(0, Some("b"))), Next::End);
+        assert_eq!(after(&tweets, &token("a"), &more(3, None)), Next::End);
+        let urls = Rule { repeat_ends: true, ..rule(Kind::Url) };
+        assert_eq!(after(&urls, &urls.first(), &more(3, None)), Next::End);
     }
 
     #[test]

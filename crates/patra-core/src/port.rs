@@ -4,11 +4,13 @@
 pub mod crawl;
 pub mod credential;
 pub mod notifier;
+pub mod pool;
 pub mod query;
 pub mod scan;
 pub mod signer;
 pub mod source;
 pub mod transport;
+mod view;
 
 use std::fmt;
 use std::future::Future;
@@ -20,6 +22,7 @@ use crate::tx::{Done, Operation, Tx, TxError};
 pub use crawl::Crawls;
 pub use credential::Credentials;
 pub use notifier::Notifier;
+pub use pool::Pool;
 pub use query::Queries;
 pub use scan::Scan;
 pub use signer::Signer;
@@ -60,9 +63,9 @@ pub trait Commands: fmt::Debug + Send + Sync {
 }
 
 /// Both sides of one store, and the way to what it keeps sealed.
-pub trait Store: Commands + Queries + Credentials + Sources + Crawls {}
+pub trait Store: Commands + Queries + Credentials + Sources + Crawls + Pool {}
 
-impl<T: Commands + Queries + Credentials + Sources + Crawls> Store for T {}
+impl<T: Commands + Queries + Credentials + Sources + Crawls + Pool> Store for T {}
 
 /// Running one operation and getting back its own kind of answer.
 pub trait CommandsExt: Commands {

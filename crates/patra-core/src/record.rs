@@ -8,6 +8,9 @@ use crate::time::Ts;
 /// Longest identity that is stored. Longer ones are quarantined: an index entry must fit a database page.
 pub const MAX_KEY_BYTES: usize = 1_024;
 
+/// The kind of tweets: what a source of them brings is counted ([`crate::tweet::FetchStats`]).
+pub const TWEET: &str = "tweet";
+
 /// One record, ready to be stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {

@@ -119,8 +119,10 @@ states! {
     /// `ing_schedule_instance.status_code`: how far the planning of one trigger has come. What became of the work is read
     /// from its tasks.
     TriggerStatus {
-        Requested = "REQUESTED" -> [Planned, Failed, Cancelled],
+        Requested = "REQUESTED" -> [Planned, Finished, Failed, Cancelled],
         Planned = "PLANNED" -> [],
+        /// Of a chore, which has no plan.
+        Finished = "FINISHED" -> [],
         Failed = "FAILED" -> [],
         Cancelled = "CANCELLED" -> [],
     }

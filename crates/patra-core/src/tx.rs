@@ -3,6 +3,7 @@
 //! and the contract suite of `patra-testkit` checks it in each.
 
 mod alert;
+mod chore;
 mod control;
 mod cookie;
 mod crawl;
@@ -11,7 +12,10 @@ mod cursor;
 mod fan;
 mod gate;
 mod key;
+mod outbox;
 mod plan;
+mod pool;
+mod project;
 mod redrive;
 mod refresh;
 mod registry;
@@ -21,6 +25,7 @@ mod source;
 mod task;
 
 pub use alert::{A_MINUTE, AlertWatched, COUNTS_KEPT, CountCrawls, CrawlsCounted, WatchAlert};
+pub use chore::{AskChore, CHORES, ChoreKept, ChoreTaken, KeepChore, TakeChore};
 pub use control::{ADVICE_LASTS, Cancel, Cancelled, Hold, Holding, Release, Released, Subject, Target, Which};
 pub use cookie::{
     CookieJudged, CookiePicked, CookieReactivated, CookieSaved, JudgeCookie, PickCookie, ReactivateCookie, Reseal,
@@ -39,11 +44,17 @@ pub use cursor::{Advance, AdvanceCursor, Cause, CursorMoved, RecordAdvance};
 pub use fan::{Child, FanOut, FannedOut, MAX_CHILDREN, MAX_PARENTS, MAX_PARTITIONS, MAX_WAITING, Parent, ReadParents};
 pub use gate::AskGate;
 pub use key::{CreateKey, KeyCreated, KeyRevoked, RevokeKey, Scope};
+pub use outbox::{EVENTS_KEPT, Event, EventSettled, EventsTaken, MAX_TELLS, SettleEvent, TakeEvents, tell_again};
 pub use plan::{
     Coverage, Fire, FireDue, Fired, FiredDue, HISTORY, History, Inventory, NewPlan, NewSlice, OpenPlan, PlanSaved,
     PlanTarget, ReadCoverage, Rest, SavePlan, Segment, SettleTrigger, Settlement, TakeTrigger, TriggerSettled,
-    TriggerTaken,
+    TriggerTaken, job_type,
 };
+pub use pool::{
+    AddUrls, Capture, CaptureConfigured, Captured, ConfigureCapture, DocumentPut, FoundUrl, MAX_CAPTURED,
+    MAX_JOB_TYPES, MAX_URLS, PutDocument, UrlSource, UrlsAdded,
+};
+pub use project::{CreateProject, ProjectCreated};
 pub use redrive::{Redrive, Redriven, TaskView, What};
 pub use refresh::{
     Abandon, Abandoned, Checked, IdRange, MAX_SEGMENTS, MAX_SIGNAL_KEYS, MAX_SIGNAL_TRIES, ReadSegments, Segments,
@@ -58,9 +69,9 @@ pub use run::{
     RunStarted, RunStats, SelfHealing, StartRun,
 };
 pub use source::{
-    Beat, Beaten, ChangeSource, ClaimPolls, Clean, Cleaned, Configure, Configured, HurryPoll, MAX_SOURCES, NewConfig,
-    NewPoll, NewSource, Poll, PollEnd, PollHurried, Polled, SaveSources, SavedSource, SourceChanged, SourcesSaved,
-    SyncTypes, TypeRow, TypesSynced, UnfitPoll,
+    Beat, Beaten, Busy, ChangeSource, ClaimPolls, Clean, Cleaned, Configure, Configured, HurryPoll, MAX_SOURCES,
+    NewConfig, NewPoll, NewScrape, NewSource, Poll, PollEnd, PollHurried, Polled, SaveSources, SavedSource,
+    SourceChanged, SourcesSaved, SyncTypes, TWEETS_COLLECTED, TypeRow, TypesSynced, UnfitPoll,
 };
 pub use task::{Claim, Claimed, Lease, LeaseRef, Lineage, Renew, Renewed, Sweep, Swept};
 
@@ -267,4 +278,22 @@ operations! {
     CountCrawls(CountCrawls) => CrawlsCounted,
     /// Says whether the condition of an alert holds.
     WatchAlert(WatchAlert) => AlertWatched,
+    /// Makes a project.
+    CreateProject(CreateProject) => ProjectCreated,
+    /// Adds URLs to the pool.
+    AddUrls(Arc<AddUrls>) => UrlsAdded,
+    /// Says which job types are captured.
+    ConfigureCapture(ConfigureCapture) => CaptureConfigured,
+    /// Stores a document.
+    PutDocument(Arc<PutDocument>) => DocumentPut,
+    /// Puts a chore into the ledger.
+    AskChore(AskChore) => Fired,
+    /// Leases a chore.
+    TakeChore(TakeChore) => Option<Box<ChoreTaken>>,
+    /// Leases events for the world outside.
+    TakeEvents(TakeEvents) => EventsTaken,
+    /// What became of telling an event.
+    SettleEvent(SettleEvent) => EventSettled,
+    /// Keeps or ends a chore.
+    KeepChore(KeepChore) => ChoreKept,
 }

@@ -1,26 +1,25 @@
 //! The collector's service: at every tick, and whenever a source falls due, its poll is queued; the executor of polls does
 //! the rest. What must survive is in the store: two collectors, or one that was killed, lose and repeat nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod queue;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
-
-use patra_core::port::source::{Due, Source, SourceFilter};
+use patra_core::port::source::{Due, SourceFilter};
 use patra_core::port::{CommandsExt as _, Store};
-use patra_core::source::{Intervals, Turns};
-use patra_core::state::{Operation, TriggerType};
-use patra_core::tx::{
-    Beat, Clean, Cleaned, Configure, HurryPoll, MAX_SOURCES, NewPoll, Poll, SyncTypes, TxError, TypeRow, UnfitPoll,
-};
-use patra_core::{SourceId, TaskId, Ts, hash, params};
+use patra_core::source::Intervals;
+use patra_core::state::TriggerType;
+use patra_core::tx::{Beat, Clean, Cleaned, Configure, MAX_SOURCES, SyncTypes, TxError, TypeRow};
+use patra_core::{SourceId, Ts};
 
-use crate::compile::{Compiler, Frozen};
-use crate::credentials::credential_for;
 use crate::shared::{Shared, sleep_until};
-use crate::sources::{self, Target};
-use crate::{crash, events};
+use crate::{crash, events, scrape, sources};
+
+use queue::Queue;
+pub use queue::{Asked, check_source, poll_now};
+pub(crate) use queue::{Unfit, poll_job};
 
 /// How a collector goes about it.
 #[derive(Clone, Debug)]
@@ -35,6 +34,8 @@ pub struct CollectorOptions {
     pub keep_items: Option<Duration>,
     /// How long the ledger knows of a poll.
     pub keep_ledger: Duration,
+    /// How long it knows of a job that somebody asked for (TWEET-98).
+    pub keep_jobs: Duration,
 }
 
 impl Default for CollectorOptions {
@@ -46,6 +47,7 @@ impl Default for CollectorOptions {
             intervals: Intervals::default(),
             keep_items: Some(DAY * 30),
             keep_ledger: DAY * 3,
+            keep_jobs: DAY * 90,
         }
     }
 }
@@ -58,6 +60,8 @@ const SHORTEST_SLEEP: Duration = Duration::from_millis(200);
 const CLEAN_EVERY: Duration = Duration::from_secs(3_600);
 /// When that was last done, in the configuration table: not more often by many processes, or by many that live for a moment.
 const CLEANED_AT: &str = "collector.cleaned_at";
+/// The setting that switches the collection of tweets off (TWEET-115).
+pub const SCRAPER_ENABLED: &str = "scraper.enabled";
 /// Of one cleaning transaction.
 const CLEAN_AT_ONCE: u32 = 500;
 
@@ -97,16 +101,6 @@ struct Collector {
     queue: Queue,
     /// What the store was last told of the types.
     told: Vec<TypeRow>,
-}
-
-/// Makes polls of sources.
-#[derive(Debug)]
-struct Queue {
-    store: Arc<dyn Store>,
-    compiler: Compiler,
-    turns: Turns,
-    /// Types that were warned of (COLL-30).
-    warned: BTreeSet<String>,
 }
 
 impl Collector {
@@ -185,12 +179,18 @@ impl Collector {
         let options = &self.shared.options.collector;
         let mut sum = Cleaned::default();
         loop {
-            let clean = Clean { keep: options.keep_items, keep_ledger: options.keep_ledger, limit: CLEAN_AT_ONCE };
+            let clean = Clean {
+                keep: options.keep_items,
+                keep_ledger: options.keep_ledger,
+                keep_jobs: options.keep_jobs,
+                limit: CLEAN_AT_ONCE,
+            };
             match self.shared.ports.store.run(clean).await {
-                Ok(Cleaned { items: 0, polls: 0 }) => break,
+                Ok(Cleaned { items: 0, polls: 0, jobs: 0 }) => break,
                 Ok(some) => {
                     sum.items += some.items;
                     sum.polls += some.polls;
+                    sum.jobs += some.jobs;
                 }
                 Err(error) => {
                     events::store_failed("collector", "Clean", &error);
@@ -202,7 +202,12 @@ impl Collector {
             }
         }
         if sum != Cleaned::default() {
-            tracing::info!(items = sum.items, polls = sum.polls, "old items and polls were cleaned away");
+            tracing::info!(
+                items = sum.items,
+                polls = sum.polls,
+                jobs = sum.jobs,
+                "old items, polls and jobs were cleaned away"
+            );
         }
     }
 }
@@ -220,213 +225,6 @@ impl Collector {
         store.run(Configure { key: CLEANED_AT.to_owned(), value: Some(now.to_string()) }).await?;
         Ok(true)
     }
-}
-
-impl Queue {
-    fn new(store: Arc<dyn Store>) -> Queue {
-        Queue { store, compiler: Compiler::default(), turns: Turns::default(), warned: BTreeSet::new() }
-    }
-
-    /// Queues polls of these sources; of which the tasks, in their order.
-    async fn add(
-        &mut self,
-        sources: &[Source],
-        trigger_type: TriggerType,
-        now: Ts,
-    ) -> Result<Vec<Option<TaskId>>, TxError> {
-        let (mut polls, mut snapshots) = (Vec::new(), BTreeMap::new());
-        let (mut places, mut unfit) = (Vec::new(), Vec::new());
-        for (place, source) in sources.iter().enumerate() {
-            if let Some(why) = &source.unsupported {
-                self.warn(&source.r#type, why);
-                continue;
-            }
-            match self.poll(source, trigger_type, now, &mut snapshots).await {
-                Ok(poll) => {
-                    places.push(place);
-                    polls.push(poll);
-                }
-                Err(Unfit::Store(error)) => return Err(error),
-                // Its config was checked when it was stored; what it names has gone since. That is a failure like any other
-                // (COLL-50), or else it would be due for ever and nobody would know why it brings nothing.
-                Err(Unfit::Refused(reason)) => {
-                    tracing::warn!(source = source.id.0, name = source.name, "cannot be polled: {reason}");
-                    unfit.push(UnfitPoll { source: source.id, poll_count: source.poll_count, reason });
-                }
-            }
-        }
-        let mut tasks = vec![None; sources.len()];
-        if !polls.is_empty() || !unfit.is_empty() {
-            let poll = Poll { polls, unfit, snapshots: snapshots.into_iter().collect() };
-            let queued = self.store.run(Arc::new(poll)).await?;
-            for (place, task) in places.into_iter().zip(queued.tasks) {
-                tasks[place] = task;
-            }
-        }
-        Ok(tasks)
-    }
-
-    async fn poll(
-        &mut self,
-        source: &Source,
-        trigger_type: TriggerType,
-        now: Ts,
-        snapshots: &mut BTreeMap<String, String>,
-    ) -> Result<NewPoll, Unfit> {
-        let config: Value = serde_json::from_str(&source.config).map_err(|error| error.to_string())?;
-        let mut target = sources::target(&source.r#type, &config)?;
-        let store = Arc::clone(&self.store);
-        // Reddit tells more to those who say who they are.
-        if target.endpoint_name == "reddit" {
-            let with_scores = Target { endpoint_name: "reddit_posts".to_owned(), ..target.clone() };
-            let frozen = self.compiler.endpoint(&*store, &with_scores).await?;
-            let credential =
-                credential_for(&*store, &with_scores.provenance_code, "reddit_posts", &frozen.snapshot.auth);
-            if credential.await.is_ok_and(|credential| credential.is_some()) {
-                target = with_scores;
-            }
-        }
-        let (frozen, resolved) = resolved(&mut self.compiler, &*store, &target).await?;
-        let snapshot = &frozen.snapshot;
-        let credential =
-            credential_for(&*store, &target.provenance_code, &target.endpoint_name, &snapshot.auth).await?;
-        let url = match &snapshot.http.url_param {
-            Some(param) => resolved.get(param).cloned().unwrap_or_default(),
-            None => snapshot.http.base_url.clone(),
-        };
-        let host = patra_spec::host_key(&url).trim_start_matches("host:").to_owned();
-        let hash = &snapshot.spec_fingerprint;
-        snapshots.entry(hash.clone()).or_insert_with(|| frozen.body.clone());
-        let text = params::to_text(&resolved);
-        Ok(NewPoll {
-            source: source.id,
-            poll_count: source.poll_count,
-            trigger_type,
-            provenance_code: target.provenance_code,
-            endpoint_name: target.endpoint_name,
-            at: if trigger_type == TriggerType::Schedule { self.turns.take(&host, now) } else { now },
-            host,
-            snapshot_hash: hash.clone(),
-            credential,
-            expr_hash: hash::digest(&["poll", hash, &text]),
-            params: task_params(source, &text),
-            priority: Operation::Harvest.priority(),
-        })
-    }
-
-    fn warn(&mut self, r#type: &str, why: &str) {
-        if self.warned.insert(r#type.to_owned()) {
-            tracing::warn!(r#type, "sources of this type are skipped: {why}");
-        }
-    }
-}
-
-/// The endpoint of a target, and the params that it is asked with.
-async fn resolved(
-    compiler: &mut Compiler,
-    store: &dyn Store,
-    target: &Target,
-) -> Result<(Arc<Frozen>, params::Params), Unfit> {
-    let frozen = compiler.endpoint(store, target).await?;
-    if !frozen.snapshot.polled {
-        let place = format!("{}/{}", target.provenance_code, target.endpoint_name);
-        return Err(format!("{place} is not for sources: its manifest does not say `polled: true`").into());
-    }
-    let resolved = frozen.snapshot.resolve_params(&target.params).map_err(|fault| fault.message)?;
-    Ok((frozen, resolved))
-}
-
-/// Whether polls of a source with this config can be made: what it names must be there and take its params. The inner error is
-/// a sentence about what is wrong. Of what nobody fetches nothing is known.
-pub async fn check_source(store: &dyn Store, r#type: &str, config: &str) -> Result<Result<(), String>, TxError> {
-    let config: Value = serde_json::from_str(config).unwrap_or_default();
-    if sources::unsupported(r#type).is_some() {
-        return Ok(Ok(()));
-    }
-    let target = match sources::target(r#type, &config) {
-        Ok(target) => target,
-        Err(reason) => return Ok(Err(reason)),
-    };
-    match resolved(&mut Compiler::default(), store, &target).await {
-        Ok(_) => Ok(Ok(())),
-        Err(Unfit::Refused(reason)) => Ok(Err(reason)),
-        Err(Unfit::Store(error)) => Err(error),
-    }
-}
-
-/// `ing_task.params`: what the templates read, and by what people know the source.
-fn task_params(source: &Source, params: &str) -> String {
-    let known = serde_json::json!({ "id": source.id, "name": source.name, "type": source.r#type });
-    format!("{{\"params\":{params},\"source\":{known}}}")
-}
-
-/// Why a source cannot be polled.
-enum Unfit {
-    Refused(String),
-    Store(TxError),
-}
-
-impl From<String> for Unfit {
-    fn from(reason: String) -> Unfit {
-        Unfit::Refused(reason)
-    }
-}
-
-impl From<patra_core::protocol::planner::NotCompiled> for Unfit {
-    fn from(error: patra_core::protocol::planner::NotCompiled) -> Unfit {
-        match error {
-            patra_core::protocol::planner::NotCompiled::Refused(reason) => Unfit::Refused(reason),
-            patra_core::protocol::planner::NotCompiled::Away(error) => Unfit::Store(error),
-        }
-    }
-}
-
-impl From<TxError> for Unfit {
-    fn from(error: TxError) -> Unfit {
-        Unfit::Store(error)
-    }
-}
-
-/// What came of the wish to poll a source now.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Asked {
-    /// The poll that was queued, or hurried, or is under way.
-    Task(TaskId),
-    /// Nobody can fetch it, and why.
-    Skipped(String),
-    /// There is no such source, or it cannot be polled: a sentence about why.
-    Refused(String),
-}
-
-/// Queues a poll of one source at once, whatever its interval and also while it is paused (COLL-45).
-pub async fn poll_now(store: &Arc<dyn Store>, id: SourceId, by: TriggerType) -> Result<Asked, TxError> {
-    // Twice: a poll may end, or another may be queued, in between.
-    for _ in 0..2 {
-        let filter = SourceFilter { ids: Some(vec![id.0]), ..SourceFilter::default() };
-        let Some(source) = store.sources(filter).await?.pop() else {
-            return Ok(Asked::Refused(format!("there is no source {id}")));
-        };
-        if let Some(why) = sources::unsupported(&source.r#type) {
-            return Ok(Asked::Skipped(why));
-        }
-        if let Some(task) = store.run(HurryPoll { source: id }).await?.task {
-            return Ok(Asked::Task(task));
-        }
-        let mut queue = Queue::new(Arc::clone(store));
-        let (mut snapshots, now) = (BTreeMap::new(), Ts::from_secs(0));
-        match queue.poll(&source, by, now, &mut snapshots).await {
-            Err(Unfit::Refused(reason)) => return Ok(Asked::Refused(reason)),
-            Err(Unfit::Store(error)) => return Err(error),
-            Ok(poll) => {
-                let snapshots = snapshots.into_iter().collect();
-                let poll = Poll { polls: vec![poll], unfit: Vec::new(), snapshots };
-                if let Some(task) = store.run(Arc::new(poll)).await?.tasks.into_iter().next().flatten() {
-                    return Ok(Asked::Task(task));
-                }
-            }
-        }
-    }
-    Ok(Asked::Refused(format!("source {id} is being changed; try again")))
 }
 
 /// Tells what is known of the types and queues all that is due, once. What was due.
@@ -453,10 +251,15 @@ async fn types(store: &dyn Store, intervals: &Intervals) -> Result<Vec<TypeRow>,
     let settings = store.settings().await?;
     let mut intervals = intervals.clone();
     intervals.config(settings.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+    let off = settings.iter().any(|(key, value)| key == SCRAPER_ENABLED && value == "false");
+    let no_tweets = match off {
+        true => Some("scheduled scraping is switched off by SCRAPER_ENABLED".to_owned()),
+        false => scrape::not_configured(store).await?,
+    };
     let row = |(name, interval): (&str, _)| TypeRow {
         r#type: name.to_owned(),
         interval,
-        unsupported: sources::unsupported(name),
+        unsupported: sources::unsupported(name).or(no_tweets.clone().filter(|_| sources::is_of_tweets(name))),
     };
     Ok(intervals.iter().map(row).collect())
 }

@@ -97,6 +97,14 @@ impl Compiler {
             Some(own) => (own.version(), Registered::Manifest(own)),
             None => self.registered(store, &target.provenance_code).await?,
         };
+        let elsewhere = match &registered {
+            (_, Registered::Manifest(_)) if target.provenance_code == sources::TWITTER => tweets_from(store).await?,
+            _ => None,
+        };
+        let registered = match &elsewhere {
+            Some(manifest) => (manifest.version(), Registered::Manifest(manifest)),
+            None => registered,
+        };
         let asked = Asked { operation: Operation::Harvest, overrides: "{}", entries: target.entries };
         self.of(registered, &target.provenance_code, &target.endpoint_name, asked)
     }
@@ -116,11 +124,13 @@ impl Compiler {
     ) -> Result<(String, Registered<'static>), NotCompiled> {
         match queries.registry(code).await? {
             Some(stored) => Ok((stored.document_hash, Registered::Rows(stored.rows))),
-            None if code == sources::PROVENANCE => {
-                let manifest = sources::built_in()?;
-                Ok((manifest.version(), Registered::Manifest(manifest)))
-            }
-            None => Err(format!("no manifest is applied for `{code}`").into()),
+            None => match sources::built_in(code) {
+                Some(manifest) => {
+                    let manifest = manifest?;
+                    Ok((manifest.version(), Registered::Manifest(manifest)))
+                }
+                None => Err(format!("no manifest is applied for `{code}`").into()),
+            },
         }
     }
 
@@ -195,6 +205,16 @@ async fn stored(queries: &dyn Queries, hash: &str) -> Result<Arc<Frozen>, NotCom
     Ok(Arc::new(Frozen { snapshot, body, labels: Value::Null, warnings: Vec::new() }))
 }
 
+/// The manifest of tweets, where settings say something of it.
+async fn tweets_from(store: &dyn Store) -> Result<Option<Manifest>, NotCompiled> {
+    let settings = store.settings().await?;
+    let of = |name: &str| settings.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+    match (of(sources::TWITTER_BASE_URL), of(sources::TWITTER_RATE)) {
+        (None, None) => Ok(None),
+        (base_url, rate) => Ok(Some(sources::tweets_from(base_url, rate)?)),
+    }
+}
+
 fn draft(
     trigger: &TriggerTaken,
     frozen: &Frozen,
@@ -208,6 +228,7 @@ fn draft(
     Ok(Box::new(Draft {
         snapshot_body: frozen.body.clone(),
         cursor: cursor::Name {
+            project_key: trigger.project_key.clone(),
             provenance_code: trigger.provenance_code.clone(),
             endpoint_name: trigger.endpoint_name.clone(),
             operation: trigger.operation,
@@ -292,7 +313,7 @@ fn namespace_key(trigger: &TriggerTaken, snapshot: &Snapshot, params: &Params) -
     if !params.is_empty() {
         key = format!("{key}:{}", hash::digest(&["params", &params::to_text(params)]));
     }
-    if trigger.project_key == "default" { key } else { format!("{}/{key}", trigger.project_key) }
+    key
 }
 
 /// Where a quota is declared, plans are made for what it has left.

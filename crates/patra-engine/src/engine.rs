@@ -1,6 +1,7 @@
 //! Starting and stopping the parts of one process.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -17,10 +18,11 @@ use crate::events::Listener;
 use crate::executor::Work;
 use crate::gate::Gate;
 use crate::health::Wards;
+use crate::pool::Rules;
 use crate::prepared::Prepared;
 use crate::replay::{Live, ReadOnly};
 use crate::shared::{Options, Ports, Role, Shared};
-use crate::{archivist, collector, executor, keeper, planner, sweeper};
+use crate::{archivist, collector, executor, keeper, outbox, planner, pool, sweeper};
 
 /// A running engine. Dropping it aborts the parts; [`Engine::stop`] lets them finish.
 #[derive(Debug)]
@@ -53,6 +55,9 @@ impl Engine {
             executor_nudge: tokio::sync::Notify::new(),
             collector_nudge: tokio::sync::Notify::new(),
             poll_nudge: tokio::sync::Notify::new(),
+            chore_nudge: tokio::sync::Notify::new(),
+            capture: Rules::default(),
+            quiet: std::sync::Mutex::default(),
             network: std::sync::Mutex::default(),
             ports,
             options,
@@ -64,6 +69,7 @@ impl Engine {
         if shared.options.roles.contains(&Role::Executor) {
             parts.spawn(executor::serve(Arc::clone(&shared), rng.fork(), Work::Tasks));
             parts.spawn(archivist::serve(Arc::clone(&shared), rng.fork()));
+            parts.spawn(pool::serve(Arc::clone(&shared)));
         }
         if shared.options.roles.contains(&Role::Collector) {
             parts.spawn(collector::serve(Arc::clone(&shared)));
@@ -74,6 +80,9 @@ impl Engine {
         if shared.options.roles.iter().any(|role| !matches!(role, Role::Planner | Role::Keeper)) {
             parts.spawn(listen(Arc::clone(&shared)));
             parts.spawn(sweeper::serve(Arc::clone(&shared), rng.fork()));
+        }
+        if let (true, Some(webhook)) = (shared.options.roles.contains(&Role::Keeper), &shared.options.webhook) {
+            parts.spawn(outbox::serve(Arc::clone(&shared), Arc::clone(webhook)));
         }
         let crawler = crawler(&shared);
         if shared.options.roles.contains(&Role::Keeper) {
@@ -101,12 +110,18 @@ impl Engine {
         live.through(Arc::clone(&self.shared.gate))
     }
 
+    /// Pages whose URLs could not be captured, so far.
+    pub fn capture_failures(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.shared.capture.failures)
+    }
+
     /// A trigger was recorded: look now instead of at the next poll.
     pub fn nudge(&self) {
         self.shared.planner_nudge.notify_one();
         self.shared.executor_nudge.notify_one();
         self.shared.collector_nudge.notify_one();
         self.shared.poll_nudge.notify_one();
+        self.shared.chore_nudge.notify_one();
     }
 
     /// Queues the polls of all that is due, once, and names it.

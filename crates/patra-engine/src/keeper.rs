@@ -115,7 +115,7 @@ pub async fn watch(store: &dyn Store, notifier: Option<&dyn Notifier>) -> Result
     Ok(())
 }
 
-async fn judge(
+pub(crate) async fn judge(
     store: &dyn Store,
     notifier: Option<&dyn Notifier>,
     rule: Rule,

@@ -19,18 +19,21 @@ pub mod gate;
 mod health;
 pub mod keeper;
 pub mod operations;
+mod outbox;
 mod planner;
+pub mod pool;
 mod prepared;
 mod probe;
 pub mod registry;
 pub mod replay;
 mod runner;
+pub mod scrape;
 mod shape;
 mod shared;
 pub mod sources;
 mod sweeper;
 
-pub use collector::{Asked, CollectorOptions, check_source, introduce_types, poll_now};
+pub use collector::{Asked, CollectorOptions, SCRAPER_ENABLED, check_source, introduce_types, poll_now};
 pub use credentials::{
     CookieRules, CredentialOptions, Credentials, Errand, Permits, Pool, Sent, Used, credential_for, hook_key,
 };
@@ -38,5 +41,6 @@ pub use credentials::{admin, cookies};
 pub use engine::Engine;
 pub use events::{Listener, RunEvent};
 pub use jiff::tz::TimeZone;
+pub use patra_connectors::links;
 pub use probe::{Look, Outlook, Probe, Walk, masked, probe};
 pub use shared::{Options, Ports, Role};

@@ -26,6 +26,7 @@ pub const MIN_RETENTION: Duration = Duration::from_secs(24 * 3_600);
 /// something.
 pub async fn signal(
     queries: &dyn Queries,
+    project_key: &str,
     provenance: &str,
     endpoint: &str,
     mut keys: Vec<String>,
@@ -46,7 +47,8 @@ pub async fn signal(
         let message = format!("expected 1 to {MAX_SIGNAL_KEYS} ids of 1 to {most} bytes, without NUL");
         return Err(registry::problem("signal.ids", message));
     }
-    Ok(Signal { project_key: "default".into(), provenance_code: provenance, endpoint_name: endpoint, keys, reason, by })
+    let project_key = project_key.to_owned();
+    Ok(Signal { project_key, provenance_code: provenance, endpoint_name: endpoint, keys, reason, by })
 }
 
 /// A hold that work of an endpoint waits for.

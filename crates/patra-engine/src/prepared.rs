@@ -10,7 +10,7 @@ use patra_core::params::{self, Params};
 use patra_core::port::Queries;
 use patra_core::protocol::planner::{Budget, SliceForm};
 use patra_core::protocol::run::{Details, Limits, Policy, Split};
-use patra_core::record::Stream;
+use patra_core::record::{Stream, TWEET};
 use patra_core::tx::Lease;
 use patra_core::{Code, Fault, Level};
 use patra_spec::{DedupScope, Missing, RateScope, Snapshot};
@@ -58,6 +58,7 @@ impl Spec {
         let stream = stream(&self.snapshot, &lease.project_key);
         match (self.snapshot.dedup_scope, lease.source) {
             (DedupScope::Source, Some(source)) => Stream { dedup_scope: format!("source-{source}"), ..stream },
+            (DedupScope::Tweet, _) => Stream { dedup_scope: TWEET.to_owned(), ..stream },
             _ => stream,
         }
     }

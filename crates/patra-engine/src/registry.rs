@@ -3,6 +3,7 @@
 //! engine itself only reads here (ING-3.1-02).
 
 mod check;
+mod resources;
 
 use std::fmt;
 
@@ -15,6 +16,7 @@ use patra_spec::{Compiled, Explained};
 
 pub use check::{Checked, check};
 pub use patra_spec::{Change, MAX_MANIFEST_BYTES, Manifest, Overrides, Problem, to_yaml};
+pub use resources::{Resource, news_resources, resources};
 
 /// Why the registry has no answer.
 #[derive(Clone, Debug)]

@@ -17,14 +17,16 @@ use patra_core::port::transport::{self, Response};
 use patra_core::protocol::run::{Ended, Fetch, Got, Page, Refusal, Run, Want};
 use patra_core::protocol::token::Refused;
 use patra_core::rng::Rng;
-use patra_core::tx::{Done, Inventory, Lease, Tx};
+use patra_core::tx::{Captured, Done, Inventory, Lease, Tx, job_type};
 use patra_core::{CredentialId, Level, Ts, Window};
 
 use crate::crash;
 use crate::credentials::Pass;
 use crate::events::{self, RunEvent};
 use crate::gate::{Asker, Feedback, Lane, Token, comes_first};
+use crate::pool;
 use crate::prepared::Spec;
+use crate::scrape;
 use crate::shared::{Shared, sleep_until};
 
 /// What the executor tells a run.
@@ -56,7 +58,9 @@ pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, rng: Rng, signals: mp
         pace: None,
         shared,
     };
-    runner.drive(signals).await
+    let ended = runner.drive(signals).await;
+    scrape::after(&runner.shared, runner.machine.lease(), &ended).await;
+    ended
 }
 
 struct Runner {
@@ -151,12 +155,18 @@ impl Runner {
             match wants[at].clone() {
                 Want::Tx(tx) => {
                     let shared = Arc::clone(&self.shared);
+                    let job_type = job_type_of(self.machine.lease());
                     self.in_flight.push(Box::pin(async move {
                         let (is_page, sent) = (matches!(tx, Tx::CommitBatch(_)), shared.ports.clock.steady());
                         let answer = crash::around("run", tx.name(), || shared.ports.store.execute(tx)).await;
                         if is_page {
                             let now = shared.ports.clock.steady();
                             shared.wards.on_commit(now, now.since(sent));
+                        }
+                        if let Ok(Done::CommitBatch(done)) = &answer
+                            && done.captured == Captured::Failed
+                        {
+                            shared.capture.failed(&job_type, "the store refused them");
                         }
                         Event::Got(Got::Tx(answer))
                     }));
@@ -189,10 +199,19 @@ impl Runner {
                         let (token, details) = (self.token.take(), self.details);
                         let (first, left) = (comes_first(&self.partition), Departure { at: self.now(), details });
                         let lane = self.lane(&spec, details).clone();
+                        let lease = self.machine.lease();
+                        let (project, job_type) = (lease.project_key.clone(), job_type_of(lease));
                         self.in_flight.push(Box::pin(async move {
                             let leave = Leave { token, lane, first, credential };
                             let read = || read(&shared, &spec, &fetch, window, &params, leave);
-                            Event::Fetched(left, crash::around("run", "Fetch", read).await)
+                            let mut result = crash::around("run", "Fetch", read).await;
+                            if let Ok(page) = &mut result {
+                                for warning in &page.warnings {
+                                    tracing::warn!(project, job_type, "{warning}");
+                                }
+                                pool::capture(&shared, &project, &job_type, page).await;
+                            }
+                            Event::Fetched(left, result)
                         }));
                     }
                 }
@@ -359,6 +378,10 @@ struct Leave {
     lane: Lane,
     first: bool,
     credential: Option<CredentialId>,
+}
+
+fn job_type_of(lease: &Lease) -> String {
+    job_type(&lease.provenance_code, &lease.endpoint_name).to_owned()
 }
 
 /// One page: render, send, decode. Decoding is off the I/O threads when the body is large.

@@ -1,11 +1,12 @@
 //! What the parts of one process share: their ports, their options, and the signals between them.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use patra_core::port::{Clock, Store, Transport, transport};
+use patra_core::port::{Clock, Notifier, Store, Transport, transport};
 use patra_core::source::Network;
 use patra_core::tx::Inventory;
 use patra_core::{Ts, protocol};
@@ -17,6 +18,7 @@ use crate::events::Listener;
 use crate::gate::Gate;
 use crate::health::Wards;
 use crate::keeper::KeeperOptions;
+use crate::pool::Rules;
 use crate::prepared::Prepared;
 
 /// What the engine needs from the outside.
@@ -65,6 +67,8 @@ pub struct Options {
     pub collector: CollectorOptions,
     pub crawl_times: CrawlTimes,
     pub keeper: KeeperOptions,
+    /// Who is told of events, if anybody.
+    pub webhook: Option<Arc<dyn Notifier>>,
 }
 
 impl Options {
@@ -85,6 +89,7 @@ impl Options {
             collector: CollectorOptions::default(),
             crawl_times: CrawlTimes::default(),
             keeper: KeeperOptions::default(),
+            webhook: None,
         }
     }
 }
@@ -107,6 +112,11 @@ pub(crate) struct Shared {
     pub(crate) executor_nudge: tokio::sync::Notify,
     pub(crate) collector_nudge: tokio::sync::Notify,
     pub(crate) poll_nudge: tokio::sync::Notify,
+    pub(crate) chore_nudge: tokio::sync::Notify,
+    /// Alerts that are known not to hold.
+    pub(crate) quiet: Mutex<BTreeSet<&'static str>>,
+    /// Which URLs somebody wants.
+    pub(crate) capture: Rules,
     /// Whether anybody can be reached.
     pub(crate) network: Mutex<Network>,
 }

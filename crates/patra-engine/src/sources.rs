@@ -11,6 +11,7 @@ use patra_core::params::Params;
 use patra_core::port::source::Source;
 use patra_core::port::{CommandsExt as _, Store};
 use patra_core::source::{self, MAX_MINUTES};
+use patra_core::tweet;
 use patra_core::tx::{MAX_SOURCES, NewConfig, NewSource, SaveSources, TxError};
 use patra_spec::{Manifest, Problems};
 
@@ -20,10 +21,16 @@ pub use patra_connectors::opml;
 pub const BUILT_IN: &str = include_str!("../../../sources/collector.yaml");
 /// Its provenance; one that is applied under this code takes its place.
 pub const PROVENANCE: &str = "collector";
+/// The manifest behind the types of tweets, and its provenance.
+pub const BUILT_IN_TWITTER: &str = include_str!("../../../sources/twitterapi_io.yaml");
+pub const TWITTER: &str = "twitterapi_io";
+/// Tweets of a user.
+pub const TWITTER_FEED: &str = "twitter_feed";
+/// The settings that send questions for tweets to another address, and say how many may leave in a second.
+pub const TWITTER_BASE_URL: &str = "twitter.base_url";
+pub const TWITTER_RATE: &str = "twitter.rate_per_sec";
 /// What a source that brings its own mapping is of.
 pub const CUSTOM: &str = "custom_api";
-/// Until projects come, all sources are of this one.
-pub const PROJECT: &str = "default";
 /// Longest name of a source, in bytes.
 pub const MAX_NAME_BYTES: usize = 500;
 /// Longest config of a source, in bytes.
@@ -36,13 +43,45 @@ pub fn unsupported(r#type: &str) -> Option<String> {
 
 fn is_fetched(r#type: &str) -> bool {
     matches!(r#type, "rss" | "digest_feed" | "website" | "hackernews" | "reddit" | "github_trending" | CUSTOM)
+        || is_of_tweets(r#type)
 }
 
-/// The built-in manifest. It is part of the program, and a test reads it.
-pub(crate) fn built_in() -> Result<&'static Manifest, String> {
-    static MANIFEST: LazyLock<Result<Manifest, Problems>> =
+/// Whether a type is one of tweets, for which a key is needed.
+pub(crate) fn is_of_tweets(r#type: &str) -> bool {
+    matches!(r#type, TWITTER_FEED | "twitter_list" | "twitter_bookmarks")
+}
+
+/// A built-in manifest, where there is one of this code. They are part of the program, and a test reads them.
+pub(crate) fn built_in(code: &str) -> Option<Result<&'static Manifest, String>> {
+    static COLLECTOR: LazyLock<Result<Manifest, Problems>> =
         LazyLock::new(|| patra_spec::read("sources/collector.yaml", BUILT_IN));
-    MANIFEST.as_ref().map_err(ToString::to_string)
+    static TWEETS: LazyLock<Result<Manifest, Problems>> =
+        LazyLock::new(|| patra_spec::read("sources/twitterapi_io.yaml", BUILT_IN_TWITTER));
+    let manifest = match code {
+        PROVENANCE => &*COLLECTOR,
+        TWITTER => &*TWEETS,
+        _ => return None,
+    };
+    Some(manifest.as_ref().map_err(ToString::to_string))
+}
+
+/// The manifest of tweets as settings want it.
+pub(crate) fn tweets_from(base_url: Option<&str>, rate: Option<&str>) -> Result<Manifest, String> {
+    let mut text = BUILT_IN_TWITTER.to_owned();
+    if let Some(rate) = rate {
+        let rate: u32 = rate.parse().map_err(|_| format!("`{TWITTER_RATE}` is {rate:?}: expected a whole number"))?;
+        let (built_in, wanted) =
+            ("refill_rate_per_sec: 3, burst: 3", format!("refill_rate_per_sec: {rate}, burst: {rate}"));
+        text = text.replace(built_in, &wanted);
+    }
+    if let Some(base_url) = base_url {
+        let base_url = address(base_url)?;
+        text = text.replace("https://api.twitterapi.io", base_url.trim_end_matches('/'));
+        if base_url.starts_with("http:") {
+            text.push_str("\nallow_http: true\n");
+        }
+    }
+    patra_spec::read("sources/twitterapi_io.yaml", &text).map_err(|problems| problems.to_string())
 }
 
 /// The feeds among sources as a list for other readers.
@@ -98,7 +137,11 @@ pub struct Imported {
 }
 
 /// Adds what can be added; what is wrong with an entry holds up none of the others.
-pub async fn import(store: &dyn Store, entries: Vec<Result<Said, String>>) -> Result<Imported, TxError> {
+pub async fn import(
+    store: &dyn Store,
+    project_key: &str,
+    entries: Vec<Result<Said, String>>,
+) -> Result<Imported, TxError> {
     let mut imported = Imported::default();
     let mut usable = Vec::new();
     for (at, entry) in entries.into_iter().enumerate() {
@@ -113,7 +156,7 @@ pub async fn import(store: &dyn Store, entries: Vec<Result<Said, String>>) -> Re
         }
     }
     for some in usable.chunks(MAX_SOURCES) {
-        let save = SaveSources { project_key: PROJECT.to_owned(), sources: some.to_vec() };
+        let save = SaveSources { project_key: project_key.to_owned(), sources: some.to_vec() };
         for saved in store.run(Arc::new(save)).await?.sources {
             *(if saved.existed { &mut imported.existed } else { &mut imported.added }) += 1;
         }
@@ -168,6 +211,10 @@ pub fn checked_config(r#type: &str, config: Value) -> Result<NewConfig, String> 
             Some(minutes.and_then(|minutes| u32::try_from(minutes).ok()).ok_or(reason)?)
         }
     };
+    if let (TWITTER_FEED, Some(name)) = (r#type, map.get("username").and_then(Value::as_str)) {
+        let name = tweet::username(name).map_err(|error| error.to_string())?.to_lowercase();
+        map.insert("username".to_owned(), name.into());
+    }
     if let Some(url) = map.get("url") {
         let url = url.as_str().ok_or("`url` must be a text")?;
         let url = address(url)?;
@@ -226,6 +273,10 @@ pub(crate) fn target(r#type: &str, config: &Value) -> Result<Target, String> {
         }
         "github_trending" => Ok(of(r#type, taken(config, &["language", "since"])?)),
         CUSTOM => custom(config),
+        _ if is_of_tweets(r#type) => {
+            let params = tweets(r#type, config)?;
+            Ok(Target { provenance_code: TWITTER.to_owned(), ..of(r#type, params) })
+        }
         other => Err(Source::no_fetcher(other)),
     }
 }
@@ -310,6 +361,24 @@ fn custom(config: &Value) -> Result<Target, String> {
     })
 }
 
+/// A user, a list, or whoever the credential is of.
+fn tweets(r#type: &str, config: &Value) -> Result<Params, String> {
+    let mut params = taken(config, &["limit", "include_replies"])?;
+    match r#type {
+        TWITTER_FEED => {
+            let name = given(config, "username")?.ok_or("`config.username` is missing: whose tweets?")?;
+            let name = tweet::username(&name).map_err(|error| error.to_string())?;
+            params.insert("username".to_owned(), name.to_lowercase());
+        }
+        "twitter_list" => {
+            let list = given(config, "list_id")?.ok_or("`config.list_id` is missing: which list?")?;
+            params.insert("list_id".to_owned(), list);
+        }
+        _ => {}
+    }
+    Ok(params)
+}
+
 fn taken(config: &Value, names: &[&str]) -> Result<Params, String> {
     let mut params = Params::new();
     for name in names {
@@ -344,15 +413,29 @@ mod tests {
 
     #[test]
     fn the_built_in_manifest_serves_every_type_that_is_fetched() {
-        let manifest = built_in().unwrap();
+        let (feeds, tweets) = (built_in(PROVENANCE).unwrap().unwrap(), built_in(TWITTER).unwrap().unwrap());
         for (name, _) in source::TYPES {
-            let known = manifest.endpoints.contains_key(*name) || *name == CUSTOM;
-            assert_eq!(known, unsupported(name).is_none(), "{name}");
+            let manifest = if is_of_tweets(name) { tweets } else { feeds };
+            assert!(manifest.endpoints.contains_key(*name) || *name == CUSTOM, "{name}");
+            assert_eq!(unsupported(name), None, "{name}");
         }
-        for name in manifest.endpoints.keys() {
+        assert!(unsupported("mastodon").is_some() && built_in("mastodon").is_none());
+        for (manifest, name) in
+            feeds.endpoints.keys().map(|name| (feeds, name)).chain([(tweets, &TWITTER_FEED.to_owned())])
+        {
             let compiled = patra_spec::compile(manifest, name, patra_core::state::Operation::Harvest);
             assert!(compiled.unwrap().snapshot.polled, "{name}");
         }
+    }
+
+    // covers: TWEET-23
+    #[test]
+    fn questions_for_tweets_may_go_elsewhere_and_faster() {
+        let manifest = tweets_from(Some("http://127.0.0.1:9/"), Some("50")).unwrap();
+        let compiled = patra_spec::compile(&manifest, TWITTER_FEED, patra_core::state::Operation::Harvest).unwrap();
+        assert_eq!(compiled.snapshot.http.base_url, "http://127.0.0.1:9");
+        assert!(format!("{:?}", compiled.snapshot.rate_limit).contains("50"), "{:?}", compiled.snapshot.rate_limit);
+        assert!(tweets_from(Some("ftp://x"), None).is_err() && tweets_from(None, Some("fast")).is_err());
     }
 
     // covers: COLL-85, COLL-86

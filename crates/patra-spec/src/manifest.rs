@@ -233,6 +233,18 @@ pub struct Pagination {
     /// A token that came before is the end (ING-15-01).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unique_tokens: Option<bool>,
+    /// A page without a new id is the end (TWEET-170).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeat_ends: Option<bool>,
+    /// The param that says after how many records a run ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_param: Option<String>,
+    /// The param that says how far it goes on while all is new.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_max_param: Option<String>,
+    /// The param that holds the id up to which records are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until_param: Option<String>,
     /// Ask for the last page once more (ING-4.3-14).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tail_probe: Option<bool>,

@@ -143,6 +143,15 @@ pub struct Pagination {
     /// A token that came before is the end (ING-15-01).
     #[serde(skip_serializing_if = "is_false")]
     pub unique_tokens: bool,
+    /// A page without a new id is the end (TWEET-170).
+    #[serde(skip_serializing_if = "is_false")]
+    pub repeat_ends: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_param: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_max_param: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until_param: Option<String>,
     /// Ask for the last page once more (ING-4.3-14).
     #[serde(skip_serializing_if = "is_false")]
     pub tail_probe: bool,
@@ -169,6 +178,10 @@ impl Default for Pagination {
             base1: None,
             always_token: false,
             unique_tokens: false,
+            repeat_ends: false,
+            limit_param: None,
+            limit_max_param: None,
+            until_param: None,
             tail_probe: false,
         }
     }

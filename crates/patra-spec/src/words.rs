@@ -152,6 +152,8 @@ words! {
         Page = "page",
         /// A page with rows, found by selectors.
         Html = "html",
+        /// Tweets, as TwitterAPI.io and X's own API write them.
+        Tweets = "tweets",
     }
 }
 
@@ -161,6 +163,8 @@ words! {
         #[default]
         Endpoint = "endpoint",
         Source = "source",
+        /// Among the tweets of all endpoints.
+        Tweet = "tweet",
     }
 }
 

@@ -167,6 +167,16 @@ CREATE TABLE ing_snapshot (
   created_at timestamptz NOT NULL
 );
 
+-- Whose everything is. What belongs to no other project is of `default`.
+CREATE TABLE project (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  project_key text COLLATE "C" NOT NULL,
+  name text NOT NULL,
+  created_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_project ON project (project_key);
+INSERT INTO project (project_key, name, created_at) VALUES ('default', 'default', clock_timestamp());
+
 -- One time that something was asked for. `schedule_id` names the schedule that fired it, if one did.
 CREATE TABLE ing_schedule_instance (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -177,6 +187,8 @@ CREATE TABLE ing_schedule_instance (
   scheduler_log_id text COLLATE "C" NOT NULL,
   trigger_type_code text COLLATE "C" NOT NULL CHECK (trigger_type_code IN ('SCHEDULE', 'MANUAL', 'API')),
   project_key text COLLATE "C" NOT NULL,
+  -- What kind of work it is, in the words of those who ask for it.
+  job_type text COLLATE "C" NOT NULL,
   provenance_code text COLLATE "C" NOT NULL,
   endpoint_name text COLLATE "C" NOT NULL,
   operation_code text COLLATE "C" NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
@@ -192,12 +204,19 @@ CREATE TABLE ing_schedule_instance (
   parent_id bigint,
   root_id bigint,
   fan_place jsonb,
-  status_code text COLLATE "C" NOT NULL CHECK (status_code IN ('REQUESTED', 'PLANNED', 'FAILED', 'CANCELLED')),
+  status_code text COLLATE "C" NOT NULL
+    CHECK (status_code IN ('REQUESTED', 'PLANNED', 'FINISHED', 'FAILED', 'CANCELLED')),
   not_before timestamptz NOT NULL,
   lease_owner text COLLATE "C",
   leased_until timestamptz,
   lease_epoch bigint NOT NULL DEFAULT 0,
   record_remarks jsonb,
+  -- The request that asked for it.
+  request_id text,
+  -- Of a chore, which has no plan: what came of it, and when.
+  result jsonb,
+  started_at timestamptz,
+  finished_at timestamptz,
   created_at timestamptz NOT NULL
 );
 CREATE UNIQUE INDEX uk_instance_public ON ing_schedule_instance (public_id);
@@ -205,6 +224,13 @@ CREATE INDEX idx_instance_waiting ON ing_schedule_instance (id) WHERE status_cod
 CREATE INDEX idx_instance_schedule ON ing_schedule_instance (schedule_id) WHERE status_code = 'REQUESTED';
 CREATE INDEX idx_instance_parent ON ing_schedule_instance (parent_id, status_code) WHERE parent_id IS NOT NULL;
 CREATE INDEX idx_instance_root ON ing_schedule_instance (root_id, status_code) WHERE root_id IS NOT NULL;
+-- The jobs of a project.
+CREATE INDEX idx_instance_job ON ing_schedule_instance (project_key, job_type, id);
+-- Chores that wait, and those that are over; jobs that poll sources.
+CREATE INDEX idx_instance_chore ON ing_schedule_instance (id)
+  WHERE status_code = 'REQUESTED' AND provenance_code = 'resource_pool';
+CREATE INDEX idx_instance_finished ON ing_schedule_instance (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX idx_instance_scrape ON ing_schedule_instance (id) WHERE scheduler_code = 'scrape';
 CREATE INDEX idx_sched_src ON ing_schedule_instance (scheduler_code, scheduler_job_id, scheduler_log_id);
 
 CREATE TABLE ing_plan (
@@ -408,6 +434,7 @@ CREATE INDEX idx_batch_created ON ing_task_run_batch (created_at);
 
 CREATE TABLE ing_cursor (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  project_key text COLLATE "C" NOT NULL,
   provenance_code text COLLATE "C" NOT NULL,
   endpoint_name text COLLATE "C" NOT NULL,
   operation_code text COLLATE "C" NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
@@ -443,7 +470,7 @@ CREATE TABLE ing_cursor (
   CHECK (direction_code <> 'BACKFILL' OR normalized_instant <= origin_instant)
 );
 CREATE UNIQUE INDEX uk_cursor_ns ON ing_cursor
-  (provenance_code, operation_code, cursor_key, namespace_scope_code, namespace_key);
+  (project_key, provenance_code, operation_code, cursor_key, namespace_scope_code, namespace_key);
 CREATE INDEX idx_cursor_time ON ing_cursor (provenance_code, operation_code, normalized_instant);
 CREATE INDEX idx_cursor_id ON ing_cursor (provenance_code, operation_code, normalized_numeric);
 
@@ -534,6 +561,48 @@ CREATE TABLE item (
   emptied_at timestamptz
 );
 CREATE UNIQUE INDEX uk_item ON item (project_key, provenance_code, dedup_scope, dedup_key);
+-- What a job has stored, by id.
+CREATE INDEX idx_item_run ON item (run_id, id);
+-- Tweets: an author's latest, a project's latest, and by the time of storing. A tweet's `updated_at` is when it was written.
+-- No value of this database holds the character NUL, which JSON can name: it is read as a blank.
+CREATE INDEX idx_tweets_author_created ON item
+  (lower((replace(nullif(fields, ''), '\u0000', '\u0020')::jsonb ->> 'author_username') COLLATE "C"), updated_at DESC)
+  WHERE kind = 'tweet';
+CREATE INDEX idx_tweets_created ON item (project_key, updated_at) WHERE kind = 'tweet';
+CREATE INDEX idx_tweets_db_created_at ON item (created_at) WHERE kind = 'tweet';
+-- The newest of a project, however many others have.
+CREATE INDEX idx_item_project ON item (project_key, id);
+
+-- Tweets under the names that their readers know (TWEET-120..131).
+CREATE VIEW tweets AS
+SELECT dedup_key AS tweet_id,
+  replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'text' AS text,
+  updated_at AS created_at,
+  replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'author_username' AS author_username,
+  replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'author_display_name' AS author_display_name,
+  replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'referenced_tweet_id' AS referenced_tweet_id,
+  replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'reference_type' AS reference_type,
+  replace(nullif(fields, ''), '\u0000', '\u0020')::json -> 'media' AS media,
+  replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'referenced_tweet_text' AS referenced_tweet_text,
+  replace(nullif(fields, ''), '\u0000', '\u0020')::json -> 'referenced_tweet_media' AS referenced_tweet_media,
+  replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'referenced_tweet_author_username' AS referenced_tweet_author_username,
+  created_at AS db_created_at,
+  stored_at AS db_updated_at
+FROM item
+WHERE kind = 'tweet' AND emptied_at IS NULL;
+
+-- Items as documents, whatever brought them.
+CREATE VIEW documents AS
+SELECT id, project_key,
+  coalesce(replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'doc_type', kind) AS doc_type,
+  replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'state' AS state,
+  replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'title' AS title,
+  replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'uri' AS uri,
+  replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'content' AS content,
+  replace(nullif(fields, ''), '\u0000', '\u0020')::json -> 'extracted_data' AS extracted_data,
+  created_at
+FROM item
+WHERE emptied_at IS NULL;
 
 -- Which sources an item was found in, and when first.
 CREATE TABLE item_source (
@@ -592,6 +661,27 @@ CREATE INDEX idx_sources_active ON source (is_active) WHERE is_deleted = 0;
 -- A tick costs what is due, not what exists.
 CREATE INDEX idx_source_due ON source (next_due_at) WHERE next_due_at IS NOT NULL;
 CREATE INDEX idx_source_type ON source (type) WHERE is_deleted = 0;
+
+-- How fetches of a source went, of those that are counted.
+CREATE TABLE source_stats (
+  source_id bigint PRIMARY KEY,
+  last_fetch_at timestamptz NOT NULL,
+  last_fetched_count bigint NOT NULL CHECK (last_fetched_count >= 0),
+  last_new_count bigint NOT NULL CHECK (last_new_count >= 0),
+  total_fetches bigint NOT NULL CHECK (total_fetches >= 0),
+  avg_new_rate double precision NOT NULL CHECK (avg_new_rate BETWEEN 0 AND 1),
+  consecutive_empty_fetches bigint NOT NULL CHECK (consecutive_empty_fetches >= 0),
+  created_at timestamptz NOT NULL,
+  updated_at timestamptz NOT NULL
+);
+
+-- The same by the name of the user (TWEET-74..81).
+CREATE VIEW scraper_fetch_stats AS
+SELECT lower((source.config ->> 'username') COLLATE "C") AS username,
+  stats.last_fetch_at, stats.last_fetched_count, stats.last_new_count, stats.total_fetches, stats.avg_new_rate,
+  stats.consecutive_empty_fetches, stats.created_at, stats.updated_at
+FROM source_stats stats JOIN source ON source.id = stats.source_id
+WHERE source.is_deleted = 0 AND source.config ->> 'username' IS NOT NULL;
 
 -- What the collector knows of each type.
 CREATE TABLE source_type (
@@ -908,12 +998,78 @@ CREATE TABLE alert_state (
   CHECK (firing = 0 OR since IS NOT NULL)
 );
 
+-- URLs of documents and tasks: everybody's (`shared`, of no project) and each project's. One that is there stays as it is.
+CREATE TABLE resource_pool_urls (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  url text COLLATE "C" NOT NULL,
+  domain varchar(255) COLLATE "C" NOT NULL,
+  source varchar(32) COLLATE "C" NOT NULL CHECK (source IN ('document', 'task')),
+  -- Where it was found first.
+  source_ref jsonb NOT NULL CHECK (jsonb_typeof(source_ref) = 'object'),
+  scope varchar(16) COLLATE "C" NOT NULL CHECK (scope IN ('shared', 'project')),
+  project_key varchar(64) COLLATE "C" NOT NULL,
+  created_at timestamptz NOT NULL,
+  CHECK ((scope = 'shared') = (project_key = ''))
+);
+CREATE UNIQUE INDEX uk_pool_url ON resource_pool_urls (scope, project_key, url);
+-- With what lists are filtered by, so that only what is shown is read from the table.
+CREATE INDEX idx_pool_list ON resource_pool_urls (scope, project_key, created_at, id) INCLUDE (source, domain);
+CREATE INDEX idx_pool_domain ON resource_pool_urls (scope, project_key, domain);
+-- What is shared is of no project: whoever plans a query must know that the two columns go together.
+CREATE STATISTICS st_pool_library ON scope, project_key FROM resource_pool_urls;
+
+-- Whose URLs are captured while the work is done, and into which library.
+CREATE TABLE resource_pool_capture (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  project_key text COLLATE "C" NOT NULL,
+  job_type text COLLATE "C" NOT NULL,
+  scope text COLLATE "C" NOT NULL CHECK (scope IN ('shared', 'project')),
+  enabled integer NOT NULL CHECK (enabled IN (0, 1)),
+  updated_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_pool_capture ON resource_pool_capture (project_key, job_type);
+
+-- How many URLs a library has, so that nobody counts them, and how many of a project's are shared too. The sum over the shards
+-- counts: those who write at the same time mostly write different ones.
+CREATE TABLE resource_pool_count (
+  scope text COLLATE "C" NOT NULL CHECK (scope IN ('shared', 'project')),
+  project_key text COLLATE "C" NOT NULL,
+  shard integer NOT NULL,
+  urls bigint NOT NULL,
+  covered bigint NOT NULL,
+  PRIMARY KEY (scope, project_key, shard)
+) WITH (fillfactor = 50);
+
+-- What the world outside is to be told. A number is never used again: whoever is told knows events by it.
+CREATE TABLE outbox_event (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  project_key text COLLATE "C" NOT NULL,
+  event_type text COLLATE "C" NOT NULL,
+  payload jsonb NOT NULL CHECK (jsonb_typeof(payload) = 'object'),
+  status_code text COLLATE "C" NOT NULL CHECK (status_code IN ('PENDING', 'DELIVERED', 'FAILED')),
+  tries bigint NOT NULL DEFAULT 0,
+  last_error text,
+  not_before timestamptz NOT NULL,
+  lease_owner text COLLATE "C",
+  leased_until timestamptz,
+  created_at timestamptz NOT NULL,
+  ended_at timestamptz,
+  CHECK ((status_code = 'PENDING') = (ended_at IS NULL)),
+  CHECK ((lease_owner IS NULL) = (leased_until IS NULL))
+);
+CREATE INDEX idx_outbox_pending ON outbox_event (id) WHERE status_code = 'PENDING';
+CREATE INDEX idx_outbox_ended ON outbox_event (ended_at) WHERE ended_at IS NOT NULL;
+
 CREATE TABLE api_key (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   prefix text COLLATE "C" NOT NULL,
   hash text COLLATE "C" NOT NULL,
   name text NOT NULL,
   scope text COLLATE "C" NOT NULL CHECK (scope IN ('read', 'write', 'admin')),
+  -- The only projects that it may act for; none named for all.
+  projects jsonb NOT NULL CHECK (jsonb_typeof(projects) = 'array'),
+  -- It may write what all projects see.
+  shared integer NOT NULL CHECK (shared IN (0, 1)),
   created_at timestamptz NOT NULL,
   revoked_at timestamptz
 );

@@ -5,6 +5,7 @@ mod alert;
 mod batch;
 mod cancel;
 pub(crate) mod candidate;
+mod chore;
 mod claim;
 mod clean;
 mod cookie;
@@ -13,25 +14,31 @@ mod crawl;
 mod credential;
 mod cursor;
 mod dictionary;
+mod document;
 mod execution;
 mod fan;
+mod fetched;
 mod gate;
 mod hold;
 mod key;
 mod ledger;
+mod outbox;
 mod plan;
 mod poll;
+mod project;
 mod raw;
 mod redrive;
 mod registry;
 mod retention;
 mod run;
+mod scrape;
 pub(crate) mod segment;
 mod signal;
 pub(crate) mod source;
 mod split;
 mod task;
 mod trigger;
+mod urls;
 
 use patra_core::tx::{Done, Tx};
 use tokio_postgres::Statement;
@@ -45,6 +52,7 @@ pub(crate) use cookie::read_wear;
 pub(crate) use crawl::read_candidate;
 pub(crate) use credential::read_credential;
 pub(crate) use execution::read_execution;
+pub(crate) use fetched::read_stats;
 
 pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
     Ok(match tx {
@@ -110,6 +118,15 @@ pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
         Tx::Recover(op) => Done::Recover(crawl::recover(session, op).await?),
         Tx::CountCrawls(op) => Done::CountCrawls(alert::count_crawls(session, &op).await?),
         Tx::WatchAlert(op) => Done::WatchAlert(alert::watch(session, &op).await?),
+        Tx::CreateProject(op) => Done::CreateProject(project::create(session, &op).await?),
+        Tx::AddUrls(op) => Done::AddUrls(urls::add(session, &op).await?),
+        Tx::ConfigureCapture(op) => Done::ConfigureCapture(project::configure_capture(session, &op).await?),
+        Tx::PutDocument(op) => Done::PutDocument(document::put(session, &op).await?),
+        Tx::AskChore(op) => Done::AskChore(chore::ask(session, &op).await?),
+        Tx::TakeChore(op) => Done::TakeChore(chore::take(session, &op).await?.map(Box::new)),
+        Tx::KeepChore(op) => Done::KeepChore(chore::keep(session, &op).await?),
+        Tx::TakeEvents(op) => Done::TakeEvents(outbox::take(session, &op).await?),
+        Tx::SettleEvent(op) => Done::SettleEvent(outbox::settle(session, &op).await?),
     })
 }
 
@@ -155,6 +172,13 @@ pub(crate) fn statements() -> Vec<&'static str> {
         crawl::STATEMENTS,
         alert::STATEMENTS,
         key::STATEMENTS,
+        project::STATEMENTS,
+        urls::STATEMENTS,
+        document::STATEMENTS,
+        chore::STATEMENTS,
+        outbox::STATEMENTS,
+        fetched::STATEMENTS,
+        scrape::STATEMENTS,
         &[NOW],
     ]
     .concat()

@@ -163,6 +163,15 @@ impl Session {
         Ok(())
     }
 
+    /// What follows can be taken back by itself, whatever becomes of it.
+    pub(crate) async fn savepoint(&self) -> Result<(), Fail> {
+        Ok(self.client()?.batch_execute("SAVEPOINT here").await?)
+    }
+
+    pub(crate) async fn roll_back_to_savepoint(&self) -> Result<(), Fail> {
+        Ok(self.client()?.batch_execute("ROLLBACK TO SAVEPOINT here").await?)
+    }
+
     /// A statement that is a whole transaction.
     pub(crate) async fn alone(&self, statement: &Statement, params: Params<'_>) -> Result<Vec<Row>, Fail> {
         self.commit_sent.store(true, Ordering::Relaxed);
@@ -220,11 +229,13 @@ impl Drop for Session {
     }
 }
 
-/// What holds for every connection. Set after connecting, not in the start-up packet: some poolers refuse options there.
+/// What holds for every connection. Statements are short and many: each is done by one process of the server, which takes less
+/// time than to start others. Set after connecting, not in the start-up packet: some poolers refuse options there.
 fn session_setup(options: &Options, access: Access) -> String {
     let millis = |span: Duration| span.as_millis().clamp(1, 2_000_000_000);
     let mut setup = format!(
-        "SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {}; SET jit = off",
+        "SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {}; SET jit = off; \
+         SET max_parallel_workers_per_gather = 0",
         millis(options.statement_timeout),
         millis(options.lock_timeout),
         millis(options.deadline.min(FROZEN)),

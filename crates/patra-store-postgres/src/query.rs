@@ -3,9 +3,12 @@
 pub(crate) mod crawl;
 pub(crate) mod credential;
 pub(crate) mod dictionary;
+pub(crate) mod document;
 pub(crate) mod evidence;
+pub(crate) mod job;
 pub(crate) mod lineage;
 pub(crate) mod list;
+pub(crate) mod pool;
 pub(crate) mod progress;
 pub(crate) mod registry;
 pub(crate) mod source;
@@ -16,11 +19,13 @@ use patra_core::port::query::{Key, RawKept, StoredVersion};
 use patra_core::record::{Stream, Version};
 
 use crate::error::{Fail, refused};
+use crate::json::JsonText;
 use crate::pool::Session;
 use crate::time::Time;
 
 const SNAPSHOT: &str = "SELECT body FROM ing_snapshot WHERE hash = $1";
-const KEY: &str = "SELECT prefix, hash, scope, revoked_at IS NOT NULL FROM api_key WHERE prefix = $1";
+const KEY: &str = "
+SELECT prefix, hash, scope, revoked_at IS NOT NULL, projects, shared = 1 FROM api_key WHERE prefix = $1";
 const PING: &str = "SELECT max(version) FROM patra_migration";
 
 const STORED: &str = "
@@ -50,6 +55,9 @@ pub(crate) async fn key(session: &Session, prefix: String) -> Result<Option<Key>
         prefix: row.try_get(0)?,
         hash: row.try_get(1)?,
         scope: row.try_get::<_, &str>(2)?.parse()?,
+        // A list that cannot be read must not become a key for every project.
+        projects: serde_json::from_str(&row.try_get::<_, JsonText>(4)?.0)?,
+        shared: row.try_get(5)?,
         revoked: row.try_get(3)?,
     }))
 }

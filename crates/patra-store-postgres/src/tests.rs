@@ -41,16 +41,19 @@ async fn every_statement_can_be_prepared() {
         .chain(query::STATEMENTS)
         .chain(query::crawl::STATEMENTS)
         .chain(query::credential::STATEMENTS)
+        .chain(query::document::STATEMENTS)
         .chain(query::evidence::STATEMENTS)
+        .chain(query::job::STATEMENTS)
         .chain(query::lineage::STATEMENTS)
+        .chain(query::pool::STATEMENTS)
         .chain(query::source::STATEMENTS)
         .map(|sql| (*sql).to_owned())
         .collect();
     for view in View::ALL {
-        let filters = ["provenance_code", "endpoint_name", "status_code", "plan_id", "task_id", "run_id"];
+        let filters = ["id", "provenance_code", "endpoint_name", "status_code", "plan_id", "task_id", "run_id"];
         let known: Vec<_> = filters.into_iter().filter(|column| view.has(column)).collect();
-        statements.push(query::list::statement(*view, &known, true));
-        statements.push(query::list::statement(*view, &[], false));
+        statements.push(query::list::statement(*view, &known, view.owner(), true));
+        statements.push(query::list::statement(*view, &[], None, false));
     }
     assert!(statements.len() > 130, "{} statements", statements.len());
     for sql in &statements {
@@ -171,6 +174,50 @@ async fn a_claim_of_notes_walks_its_index_however_many_there_are() {
     for plan in plans(&client, exec::CLAIM_NOTES, "'default', 'e', now(), 'xhs', 10").await {
         assert!(plan.contains("Index Scan using idx_crawl_status"), "{plan}");
         assert!(!plan.contains("Seq Scan on crawl_candidate") && !plan.contains("Sort"), "{plan}");
+    }
+    drop_schema(&client, &schema).await;
+}
+
+// covers: POOL-60, POOL-110
+#[tokio::test]
+async fn a_page_of_both_libraries_walks_its_indexes_however_many_urls_there_are() {
+    let Some((_store, client, schema)) = migrated().await else { return };
+    // Every project has a tenth of what is shared.
+    let fill = "
+        INSERT INTO resource_pool_urls (url, domain, source, source_ref, scope, project_key, created_at)
+        SELECT 'https://example.com/' || CASE WHEN n % 40 < 4 THEN n - n % 4 ELSE n END, 'example.com', 'task', '{}', CASE WHEN n % 4 = 0 THEN 'shared' ELSE 'project' END,
+          CASE WHEN n % 4 = 0 THEN '' ELSE 'p' || n % 4 END, now() + n * interval '1 second'
+        FROM generate_series(1, 200000) n";
+    for sql in [fill, "VACUUM ANALYZE resource_pool_urls", "SET max_parallel_workers_per_gather = 0"] {
+        client.batch_execute(sql).await.unwrap();
+    }
+    for page in ["'p1', 20, 0", "'p1', 20, 1980"] {
+        // It is planned for its values, so that is what counts.
+        let plan = plans(&client, query::pool::EFFECTIVE, page).await.swap_remove(0);
+        assert!(plan.contains("Index Only Scan Backward using idx_pool_list"), "{plan}");
+        assert!(plan.contains("Index Only Scan using uk_pool_url") && !plan.contains("Seq Scan"), "{plan}");
+    }
+    drop_schema(&client, &schema).await;
+}
+
+// covers: TWEET-133
+#[tokio::test]
+async fn the_tweets_of_an_author_are_found_by_their_index() {
+    let Some((_store, client, schema)) = migrated().await else { return };
+    client
+        .batch_execute(
+            r#"INSERT INTO item (project_key, provenance_code, dedup_scope, dedup_key, endpoint_name, kind, updated_at,
+               source_version, content_hash, fields, payload, run_id, batch_no, mapping_generation, refresh_checked_at,
+               created_at, stored_at)
+             SELECT 'default', 'x', 'tweet', n, 'e', 'tweet', now() - n * interval '1 second', 0, '',
+               '{"author_username":"User' || n % 100 || '"}', '{}', 1, 1, '', now(), now(), now()
+             FROM generate_series(1, 20000) n;
+             ANALYZE item"#,
+        )
+        .await
+        .unwrap();
+    for plan in plans(&client, query::document::TWEETS_OF, "NULL, 'uSER7', NULL, 20").await {
+        assert!(plan.contains("idx_tweets_author_created") && !plan.contains("Seq Scan"), "{plan}");
     }
     drop_schema(&client, &schema).await;
 }

@@ -166,6 +166,17 @@ CREATE TABLE ing_snapshot (
   created_at INTEGER NOT NULL
 );
 
+-- Whose everything is. What belongs to no other project is of `default`.
+CREATE TABLE project (
+  id INTEGER PRIMARY KEY,
+  project_key TEXT NOT NULL,
+  name TEXT NOT NULL,
+  created_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_project ON project (project_key);
+INSERT INTO project (project_key, name, created_at)
+VALUES ('default', 'default', CAST(unixepoch('subsec') * 1000000 AS INTEGER));
+
 -- One time that something was asked for. `schedule_id` names the schedule that fired it, if one did; scheduler, job and log
 -- say the same in the words of schedulers at large.
 CREATE TABLE ing_schedule_instance (
@@ -177,6 +188,8 @@ CREATE TABLE ing_schedule_instance (
   scheduler_log_id TEXT NOT NULL,
   trigger_type_code TEXT NOT NULL CHECK (trigger_type_code IN ('SCHEDULE', 'MANUAL', 'API')),
   project_key TEXT NOT NULL,
+  -- What kind of work it is, in the words of those who ask for it.
+  job_type TEXT NOT NULL,
   provenance_code TEXT NOT NULL,
   endpoint_name TEXT NOT NULL,
   operation_code TEXT NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
@@ -197,12 +210,18 @@ CREATE TABLE ing_schedule_instance (
   fan_place TEXT CHECK (fan_place IS NULL OR json_valid(fan_place)),
   -- Of the plan that was made of it.
   expr_proto_hash TEXT,
-  status_code TEXT NOT NULL CHECK (status_code IN ('REQUESTED', 'PLANNED', 'FAILED', 'CANCELLED')),
+  status_code TEXT NOT NULL CHECK (status_code IN ('REQUESTED', 'PLANNED', 'FINISHED', 'FAILED', 'CANCELLED')),
   not_before INTEGER NOT NULL,
   lease_owner TEXT,
   leased_until INTEGER,
   lease_epoch INTEGER NOT NULL DEFAULT 0,
   record_remarks TEXT CHECK (record_remarks IS NULL OR json_valid(record_remarks)),
+  -- The request that asked for it.
+  request_id TEXT,
+  -- Of a chore, which has no plan: what came of it, and when.
+  result TEXT CHECK (result IS NULL OR json_valid(result)),
+  started_at INTEGER,
+  finished_at INTEGER,
   created_at INTEGER NOT NULL
 );
 CREATE UNIQUE INDEX uk_instance_public ON ing_schedule_instance (public_id);
@@ -212,6 +231,13 @@ CREATE INDEX idx_instance_waiting ON ing_schedule_instance (id) WHERE status_cod
 CREATE INDEX idx_instance_schedule ON ing_schedule_instance (schedule_id) WHERE status_code = 'REQUESTED';
 CREATE INDEX idx_instance_parent ON ing_schedule_instance (parent_id, status_code) WHERE parent_id IS NOT NULL;
 CREATE INDEX idx_instance_root ON ing_schedule_instance (root_id, status_code) WHERE root_id IS NOT NULL;
+-- The jobs of a project.
+CREATE INDEX idx_instance_job ON ing_schedule_instance (project_key, job_type, id);
+-- Chores that wait, and those that are over; jobs that poll sources.
+CREATE INDEX idx_instance_chore ON ing_schedule_instance (id)
+  WHERE status_code = 'REQUESTED' AND provenance_code = 'resource_pool';
+CREATE INDEX idx_instance_finished ON ing_schedule_instance (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX idx_instance_scrape ON ing_schedule_instance (id) WHERE scheduler_code = 'scrape';
 
 CREATE TABLE ing_plan (
   id INTEGER PRIMARY KEY,
@@ -338,8 +364,9 @@ CREATE INDEX idx_task_slice ON ing_task (slice_id);
 CREATE INDEX idx_task_plan ON ing_task (plan_id, status_code);
 CREATE INDEX idx_task_instance ON ing_task (schedule_instance_id, status_code);
 
+-- A number is never used again: items name the run that stored them, also when it is forgotten.
 CREATE TABLE ing_task_run (
-  id INTEGER PRIMARY KEY,
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
   task_id INTEGER NOT NULL,
   plan_id INTEGER NOT NULL,
   provenance_code TEXT NOT NULL,
@@ -414,6 +441,7 @@ CREATE INDEX idx_batch_created ON ing_task_run_batch (created_at);
 
 CREATE TABLE ing_cursor (
   id INTEGER PRIMARY KEY,
+  project_key TEXT NOT NULL,
   provenance_code TEXT NOT NULL,
   endpoint_name TEXT NOT NULL,
   operation_code TEXT NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
@@ -449,7 +477,7 @@ CREATE TABLE ing_cursor (
   CHECK (direction_code <> 'BACKFILL' OR normalized_instant IS NULL OR normalized_instant <= origin_instant)
 );
 CREATE UNIQUE INDEX uk_cursor_ns ON ing_cursor
-  (provenance_code, operation_code, cursor_key, namespace_scope_code, namespace_key);
+  (project_key, provenance_code, operation_code, cursor_key, namespace_scope_code, namespace_key);
 CREATE INDEX idx_cursor_time ON ing_cursor (provenance_code, operation_code, normalized_instant);
 CREATE INDEX idx_cursor_id ON ing_cursor (provenance_code, operation_code, normalized_numeric);
 
@@ -539,6 +567,46 @@ CREATE TABLE item (
   emptied_at INTEGER
 );
 CREATE UNIQUE INDEX uk_item ON item (project_key, provenance_code, dedup_scope, dedup_key);
+-- What a job has stored.
+CREATE INDEX idx_item_run ON item (run_id);
+-- Tweets: an author's latest, a project's latest, and by the time of storing. A tweet's `updated_at` is when it was written.
+CREATE INDEX idx_tweets_author_created ON item
+  (lower(json_extract(nullif(fields, ''), '$.author_username')), updated_at DESC) WHERE kind = 'tweet';
+CREATE INDEX idx_tweets_created ON item (project_key, updated_at) WHERE kind = 'tweet';
+CREATE INDEX idx_tweets_db_created_at ON item (created_at) WHERE kind = 'tweet';
+-- The newest of a project, however many others have.
+CREATE INDEX idx_item_project ON item (project_key, id);
+
+-- Tweets under the names that their readers know (TWEET-120..131).
+CREATE VIEW tweets AS
+SELECT dedup_key AS tweet_id,
+  json_extract(nullif(fields, ''), '$.text') AS text,
+  updated_at AS created_at,
+  json_extract(nullif(fields, ''), '$.author_username') AS author_username,
+  json_extract(nullif(fields, ''), '$.author_display_name') AS author_display_name,
+  json_extract(nullif(fields, ''), '$.referenced_tweet_id') AS referenced_tweet_id,
+  json_extract(nullif(fields, ''), '$.reference_type') AS reference_type,
+  json_extract(nullif(fields, ''), '$.media') AS media,
+  json_extract(nullif(fields, ''), '$.referenced_tweet_text') AS referenced_tweet_text,
+  json_extract(nullif(fields, ''), '$.referenced_tweet_media') AS referenced_tweet_media,
+  json_extract(nullif(fields, ''), '$.referenced_tweet_author_username') AS referenced_tweet_author_username,
+  created_at AS db_created_at,
+  stored_at AS db_updated_at
+FROM item
+WHERE kind = 'tweet' AND emptied_at IS NULL;
+
+-- Items as documents, whatever brought them.
+CREATE VIEW documents AS
+SELECT id, project_key,
+  coalesce(json_extract(nullif(fields, ''), '$.doc_type'), kind) AS doc_type,
+  json_extract(nullif(fields, ''), '$.state') AS state,
+  json_extract(nullif(fields, ''), '$.title') AS title,
+  json_extract(nullif(fields, ''), '$.uri') AS uri,
+  json_extract(nullif(fields, ''), '$.content') AS content,
+  json_extract(nullif(fields, ''), '$.extracted_data') AS extracted_data,
+  created_at
+FROM item
+WHERE emptied_at IS NULL;
 
 -- Which sources an item was found in, and when first.
 CREATE TABLE item_source (
@@ -595,6 +663,27 @@ CREATE INDEX idx_sources_active ON source (is_active) WHERE is_deleted = 0;
 -- A tick costs what is due, not what exists.
 CREATE INDEX idx_source_due ON source (next_due_at) WHERE next_due_at IS NOT NULL;
 CREATE INDEX idx_source_type ON source (type) WHERE is_deleted = 0;
+
+-- How fetches of a source went, of those that are counted.
+CREATE TABLE source_stats (
+  source_id INTEGER PRIMARY KEY,
+  last_fetch_at INTEGER NOT NULL,
+  last_fetched_count INTEGER NOT NULL CHECK (last_fetched_count >= 0),
+  last_new_count INTEGER NOT NULL CHECK (last_new_count >= 0),
+  total_fetches INTEGER NOT NULL CHECK (total_fetches >= 0),
+  avg_new_rate REAL NOT NULL CHECK (avg_new_rate BETWEEN 0 AND 1),
+  consecutive_empty_fetches INTEGER NOT NULL CHECK (consecutive_empty_fetches >= 0),
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL
+);
+
+-- The same by the name of the user (TWEET-74..81).
+CREATE VIEW scraper_fetch_stats AS
+SELECT lower(json_extract(source.config, '$.username')) AS username,
+  stats.last_fetch_at, stats.last_fetched_count, stats.last_new_count, stats.total_fetches, stats.avg_new_rate,
+  stats.consecutive_empty_fetches, stats.created_at, stats.updated_at
+FROM source_stats stats JOIN source ON source.id = stats.source_id
+WHERE source.is_deleted = 0 AND json_extract(source.config, '$.username') IS NOT NULL;
 
 -- What the collector knows of each type.
 CREATE TABLE source_type (
@@ -912,12 +1001,74 @@ CREATE TABLE alert_state (
   CHECK (firing = 0 OR since IS NOT NULL)
 ) WITHOUT ROWID;
 
+-- URLs of documents and tasks: everybody's (`shared`, of no project) and each project's. One that is there stays as it is.
+CREATE TABLE resource_pool_urls (
+  id INTEGER PRIMARY KEY,
+  url TEXT NOT NULL,
+  domain TEXT NOT NULL CHECK (length(domain) <= 255),
+  source TEXT NOT NULL CHECK (source IN ('document', 'task')),
+  -- Where it was found first.
+  source_ref TEXT NOT NULL CHECK (json_valid(source_ref) AND json_type(source_ref) = 'object'),
+  scope TEXT NOT NULL CHECK (scope IN ('shared', 'project')),
+  project_key TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  CHECK ((scope = 'shared') = (project_key = ''))
+);
+CREATE UNIQUE INDEX uk_pool_url ON resource_pool_urls (scope, project_key, url);
+CREATE INDEX idx_pool_list ON resource_pool_urls (scope, project_key, created_at, id);
+CREATE INDEX idx_pool_domain ON resource_pool_urls (scope, project_key, domain);
+
+-- Whose URLs are captured while the work is done, and into which library.
+CREATE TABLE resource_pool_capture (
+  id INTEGER PRIMARY KEY,
+  project_key TEXT NOT NULL,
+  job_type TEXT NOT NULL,
+  scope TEXT NOT NULL CHECK (scope IN ('shared', 'project')),
+  enabled INTEGER NOT NULL CHECK (enabled IN (0, 1)),
+  updated_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX uk_pool_capture ON resource_pool_capture (project_key, job_type);
+
+-- How many URLs a library has, so that nobody counts them, and how many of a project's are shared too. The sum over the shards counts.
+CREATE TABLE resource_pool_count (
+  scope TEXT NOT NULL CHECK (scope IN ('shared', 'project')),
+  project_key TEXT NOT NULL,
+  shard INTEGER NOT NULL,
+  urls INTEGER NOT NULL,
+  covered INTEGER NOT NULL,
+  PRIMARY KEY (scope, project_key, shard)
+) WITHOUT ROWID;
+
+-- What the world outside is to be told. A number is never used again: whoever is told knows events by it.
+CREATE TABLE outbox_event (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  project_key TEXT NOT NULL,
+  event_type TEXT NOT NULL,
+  payload TEXT NOT NULL CHECK (json_valid(payload) AND json_type(payload) = 'object'),
+  status_code TEXT NOT NULL CHECK (status_code IN ('PENDING', 'DELIVERED', 'FAILED')),
+  tries INTEGER NOT NULL DEFAULT 0,
+  last_error TEXT,
+  not_before INTEGER NOT NULL,
+  lease_owner TEXT,
+  leased_until INTEGER,
+  created_at INTEGER NOT NULL,
+  ended_at INTEGER,
+  CHECK ((status_code = 'PENDING') = (ended_at IS NULL)),
+  CHECK ((lease_owner IS NULL) = (leased_until IS NULL))
+);
+CREATE INDEX idx_outbox_pending ON outbox_event (id) WHERE status_code = 'PENDING';
+CREATE INDEX idx_outbox_ended ON outbox_event (ended_at) WHERE ended_at IS NOT NULL;
+
 CREATE TABLE api_key (
   id INTEGER PRIMARY KEY,
   prefix TEXT NOT NULL,
   hash TEXT NOT NULL,
   name TEXT NOT NULL,
   scope TEXT NOT NULL CHECK (scope IN ('read', 'write', 'admin')),
+  -- The only projects that it may act for; none named for all.
+  projects TEXT NOT NULL CHECK (json_valid(projects) AND json_type(projects) = 'array'),
+  -- It may write what all projects see.
+  shared INTEGER NOT NULL CHECK (shared IN (0, 1)),
   created_at INTEGER NOT NULL,
   revoked_at INTEGER
 );

@@ -5,7 +5,9 @@ mod alert;
 mod batch;
 mod cancel;
 pub(crate) mod candidate;
+mod chore;
 mod claim;
+mod clean;
 mod cookie;
 mod cover;
 mod crawl;
@@ -14,16 +16,21 @@ mod cursor;
 mod dictionary;
 mod execution;
 mod fan;
+mod fetched;
 mod gate;
 mod hold;
 mod key;
 mod ledger;
+mod outbox;
 mod plan;
 mod poll;
+mod pool;
+mod project;
 mod redrive;
 mod registry;
 mod retention;
 mod run;
+mod scrape;
 pub(crate) mod segment;
 mod signal;
 pub(crate) mod source;
@@ -42,6 +49,7 @@ pub(crate) use cookie::read_wear;
 pub(crate) use crawl::read_candidate;
 pub(crate) use credential::read_credential;
 pub(crate) use execution::read_execution;
+pub(crate) use fetched::read_stats;
 
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&[&str]] = &[
@@ -49,7 +57,10 @@ pub(crate) const STATEMENTS: &[&[&str]] = &[
     batch::STATEMENTS,
     cancel::STATEMENTS,
     candidate::STATEMENTS,
+    chore::STATEMENTS,
     claim::STATEMENTS,
+    clean::STATEMENTS,
+    clean::FORGET_STATEMENTS,
     cookie::STATEMENTS,
     cover::STATEMENTS,
     crawl::STATEMENTS,
@@ -58,19 +69,23 @@ pub(crate) const STATEMENTS: &[&[&str]] = &[
     dictionary::STATEMENTS,
     execution::STATEMENTS,
     fan::STATEMENTS,
+    fetched::STATEMENTS,
     gate::STATEMENTS,
     hold::STATEMENTS,
     key::STATEMENTS,
     ledger::STATEMENTS,
+    outbox::STATEMENTS,
     plan::STATEMENTS,
     poll::STATEMENTS,
-    poll::FORGET_STATEMENTS,
+    pool::STATEMENTS,
+    project::STATEMENTS,
     redrive::STATEMENTS,
     registry::STATEMENTS,
     registry::DELETE_SECTION,
     registry::UPSERT_SECTION,
     retention::STATEMENTS,
     run::STATEMENTS,
+    scrape::STATEMENTS,
     segment::STATEMENTS,
     signal::STATEMENTS,
     source::STATEMENTS,
@@ -125,7 +140,7 @@ pub(crate) fn execute(db: &Connection, tx: &Tx, now: Ts) -> Result<Done> {
         Tx::HurryPoll(op) => Done::HurryPoll(poll::hurry(db, *op, now)?),
         Tx::ClaimPolls(op) => Done::ClaimPolls(poll::claim(db, op, now)?),
         Tx::Beat(op) => Done::Beat(source::beat(db, op, now)?),
-        Tx::Clean(op) => Done::Clean(poll::clean(db, op, now)?),
+        Tx::Clean(op) => Done::Clean(clean::clean(db, op, now)?),
         Tx::Configure(op) => Done::Configure(source::configure(db, op, now)?),
         Tx::AskGate(op) => Done::AskGate(gate::ask(db, op, now)?),
         Tx::Sweep(op) => Done::Sweep(task::sweep(db, *op, now)?),
@@ -161,6 +176,15 @@ pub(crate) fn execute(db: &Connection, tx: &Tx, now: Ts) -> Result<Done> {
         Tx::Recover(op) => Done::Recover(crawl::recover(db, *op, now)?),
         Tx::CountCrawls(op) => Done::CountCrawls(alert::count_crawls(db, op, now)?),
         Tx::WatchAlert(op) => Done::WatchAlert(alert::watch(db, op, now)?),
+        Tx::CreateProject(op) => Done::CreateProject(project::create(db, op, now)?),
+        Tx::AddUrls(op) => Done::AddUrls(pool::add(db, op, now)?),
+        Tx::ConfigureCapture(op) => Done::ConfigureCapture(pool::configure(db, op, now)?),
+        Tx::PutDocument(op) => Done::PutDocument(pool::put_document(db, op, now)?),
+        Tx::AskChore(op) => Done::AskChore(chore::ask(db, op, now)?),
+        Tx::TakeChore(op) => Done::TakeChore(chore::take(db, op, now)?.map(Box::new)),
+        Tx::TakeEvents(op) => Done::TakeEvents(outbox::take(db, op, now)?),
+        Tx::SettleEvent(op) => Done::SettleEvent(outbox::settle(db, op, now)?),
+        Tx::KeepChore(op) => Done::KeepChore(chore::keep(db, op, now)?),
     })
 }
 
@@ -168,16 +192,21 @@ pub(crate) fn execute(db: &Connection, tx: &Tx, now: Ts) -> Result<Done> {
 #[cfg(test)]
 pub(crate) mod hot {
     pub(crate) use super::batch::REPLACE_ITEM;
+    pub(crate) use super::chore::TAKE as TAKE_CHORE;
     pub(crate) use super::claim::{HEAD, HEAD_WITH_HOLDS, NEXT_LANE};
+    pub(crate) use super::clean::{FORGET_CHORES, OLD_POLLS, OLD_SCRAPES};
     pub(crate) use super::cover::{BEYOND_BACKFILL, BEYOND_FORWARD, NEWEST_PLAN, NEXT_ORDINAL, SEGMENTS};
     pub(crate) use super::crawl::{CLAIM as CLAIM_NOTES, READ_FORGOTTEN};
     pub(crate) use super::cursor::{
         LAST_BACKFILL, LAST_FORWARD, LAST_NUMERIC, REACHES_BACKFILL, REACHES_FORWARD, REACHES_NUMERIC, READ_HARVESTED,
     };
     pub(crate) use super::fan::{COUNT_CHILDREN, COUNT_WAITING, READ_PARENTS};
+    pub(crate) use super::fetched::READ_KEYS;
     pub(crate) use super::hold::READ_STOPPING;
+    pub(crate) use super::outbox::TAKE as TAKE_EVENTS;
     pub(crate) use super::plan::COUNT_QUEUED;
     pub(crate) use super::poll::NEXT as NEXT_POLLS;
+    pub(crate) use super::pool::{COVER, IS_SHARED};
     pub(crate) use super::retention::READ_BATCHES;
     pub(crate) use super::run::READ_RESUME;
     pub(crate) use super::segment::{MAPPED_OTHERWISE, SIGNALLED, STALE};

@@ -20,6 +20,7 @@ const JSON: &[&str] = &[
     "record_remarks",
     "request_digest",
     "response_digest",
+    "result",
     "slice_spec",
     "stats",
 ];

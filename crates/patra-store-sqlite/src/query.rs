@@ -4,7 +4,9 @@ mod crawl;
 mod credential;
 pub(crate) mod dictionary;
 mod evidence;
+pub(crate) mod job;
 mod list;
+pub(crate) mod pool;
 mod progress;
 mod registry;
 pub(crate) mod source;
@@ -27,7 +29,8 @@ use crate::reader::SqliteReader;
 use crate::sql::{time, word};
 
 const READ_SNAPSHOT: &str = "SELECT body FROM ing_snapshot WHERE hash = ?1";
-const READ_KEY: &str = "SELECT prefix, hash, scope, revoked_at IS NOT NULL FROM api_key WHERE prefix = ?1";
+const READ_KEY: &str =
+    "SELECT prefix, hash, scope, revoked_at IS NOT NULL, projects, shared FROM api_key WHERE prefix = ?1";
 const READ_STORED: &str = "
 SELECT updated_at, source_version, content_hash, mapping_generation
 FROM item
@@ -41,6 +44,8 @@ pub(crate) const STATEMENTS: &[&[&str]] = &[
     credential::STATEMENTS,
     dictionary::STATEMENTS,
     evidence::STATEMENTS,
+    job::STATEMENTS,
+    pool::STATEMENTS,
     progress::STATEMENTS,
     registry::STATEMENTS,
     source::STATEMENTS,
@@ -107,8 +112,8 @@ impl Queries for SqliteReader {
     }
 
     fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {
-        let public_id = public_id.to_owned();
-        Box::pin(self.read(move |db| progress::read(db, &public_id)))
+        let (public_id, now) = (public_id.to_owned(), self.now());
+        Box::pin(self.read(move |db| progress::read(db, &public_id, now)))
     }
 
     fn key(&self, prefix: &str) -> Boxed<'_, Result<Option<Key>, TxError>> {
@@ -161,7 +166,17 @@ fn read_stored(db: &Connection, stream: &Stream, keys: Vec<String>) -> Result<Ve
 
 fn read_key(db: &Connection, prefix: &str) -> Result<Option<Key>> {
     let key = db.prepare_cached(READ_KEY)?.query_row([prefix], |row| {
-        Ok(Key { prefix: row.get(0)?, hash: row.get(1)?, scope: word(row, 2)?, revoked: row.get(3)? })
+        let key = Key {
+            prefix: row.get(0)?,
+            hash: row.get(1)?,
+            scope: word(row, 2)?,
+            projects: Vec::new(),
+            shared: row.get(5)?,
+            revoked: row.get(3)?,
+        };
+        Ok((key, row.get::<_, String>(4)?))
     });
-    Ok(key.optional()?)
+    // A list that cannot be read must not become a key for every project.
+    let Some((key, projects)) = key.optional()? else { return Ok(None) };
+    Ok(Some(Key { projects: serde_json::from_str(&projects)?, ..key }))
 }

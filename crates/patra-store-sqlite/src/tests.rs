@@ -2,6 +2,7 @@
 //! knows every word of the core.
 
 mod boards;
+mod pool;
 mod reach;
 
 use std::fmt::Display;
@@ -65,13 +66,14 @@ fn every_view_can_be_listed_by_every_column_that_it_has() {
         Filter { provenance_code: text(), ..Filter::default() },
         Filter { endpoint_name: text(), status: text(), ..Filter::default() },
         Filter { plan: Some(1), task: Some(1), run: Some(1), ..Filter::default() },
+        Filter { id: Some(1), ..Filter::default() },
     ];
     for view in View::ALL {
         for filter in &filters {
             let Ok(conditions) = view.conditions(filter) else { continue };
             let columns: Vec<_> = conditions.iter().map(|(column, _)| *column).collect();
-            for before in [false, true] {
-                let statement = query::list_statement(*view, &columns, before);
+            for (of_project, before) in [(false, false), (false, true), (true, false), (true, true)] {
+                let statement = query::list_statement(*view, &columns, of_project, before);
                 db.prepare(&statement).unwrap_or_else(|error| panic!("{statement}\n{error}"));
             }
         }
@@ -194,6 +196,14 @@ fn no_statement_reads_a_whole_table_that_grows() {
             "uk_cookie_name",
             "SCAN crawl_minute",
             "SCAN alert_state",
+            // As many as projects and what people said of them, as events wait, and as jobs were asked for.
+            "SCAN project",
+            "SCAN resource_pool_capture",
+            "idx_outbox_pending",
+            "idx_instance_chore",
+            "idx_instance_scrape",
+            // Read from the newest on, until there are enough of the project.
+            "SCAN job",
         ];
         let harmless = |line: &str| !line.starts_with("SCAN") || small.iter().any(|name| line.contains(name));
         assert!(plan.lines().all(harmless), "{statement}\n{plan}");
@@ -251,14 +261,14 @@ fn with_cursor() -> Connection {
     let db = migrated();
     db.execute_batch(
         "INSERT INTO ing_cursor
-           (id, provenance_code, endpoint_name, operation_code, cursor_key, namespace_scope_code, namespace_key,
+           (id, project_key, provenance_code, endpoint_name, operation_code, cursor_key, namespace_scope_code, namespace_key,
             cursor_type_code, direction_code, origin_instant, normalized_instant, created_at, updated_at)
-         VALUES (1, 'p', 'e', 'HARVEST', 'u', 'EXPR', 'a', 'TIME', 'FORWARD', 0, 5, 0, 0),
-                (2, 'p', 'e', 'BACKFILL', 'u', 'CUSTOM', 'b', 'TIME', 'BACKFILL', 9, 5, 0, 0);
+         VALUES (1, 'default', 'p', 'e', 'HARVEST', 'u', 'EXPR', 'a', 'TIME', 'FORWARD', 0, 5, 0, 0),
+                (2, 'default', 'p', 'e', 'BACKFILL', 'u', 'CUSTOM', 'b', 'TIME', 'BACKFILL', 9, 5, 0, 0);
          INSERT INTO ing_cursor
-           (id, provenance_code, endpoint_name, operation_code, cursor_key, namespace_scope_code, namespace_key,
+           (id, project_key, provenance_code, endpoint_name, operation_code, cursor_key, namespace_scope_code, namespace_key,
             cursor_type_code, direction_code, normalized_numeric, created_at, updated_at)
-         VALUES (3, 'p', 'e', 'UPDATE', 'u', 'CUSTOM', 'c', 'ID', 'FORWARD', 5, 0, 0);
+         VALUES (3, 'default', 'p', 'e', 'UPDATE', 'u', 'CUSTOM', 'c', 'ID', 'FORWARD', 5, 0, 0);
          INSERT INTO ing_cursor_event
            (id, cursor_id, provenance_code, endpoint_name, operation_code, cursor_key, namespace_scope_code,
             namespace_key, direction_code, new_value, idempotent_key, created_at)

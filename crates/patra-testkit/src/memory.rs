@@ -3,6 +3,7 @@
 //! It never makes a transition that the state machine does not know: it panics instead.
 
 mod candidate;
+mod clean;
 mod commit;
 mod control;
 mod cookie;
@@ -16,8 +17,12 @@ mod evidence;
 mod fan;
 mod gate;
 mod json;
+mod list;
+mod outbox;
 mod plan;
 mod poll;
+mod pool;
+mod pools;
 mod progress;
 mod queue;
 mod redrive;
@@ -26,6 +31,7 @@ mod registry;
 mod retention;
 pub mod rows;
 mod run;
+mod scrape;
 mod shared;
 mod source;
 mod sources;
@@ -34,12 +40,16 @@ mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use patra_core::port::pool::{CaptureRule, Project};
 use patra_core::port::source::BeatRow;
 use patra_core::registry::{DictType, Row};
+use patra_core::tweet::FetchStats;
 use patra_core::tx::{Done, Inventory, Tx, TxError, TypeRow};
 use patra_core::{HoldId, InstanceId, PlanId, RunId, SliceId, SourceId, TaskId, Ts};
 
 pub use due::Due;
+pub use outbox::OutboxRow;
+pub use pool::UrlRow;
 pub use rows::{
     ArchiveRow, Batch, CandidateRow, Cursor, Endpoint, Event, EventLineage, ExportRow, GateRow, HoldRow, Instance,
     Item, ItemStream, KeyRow, Link, Origin, Plan, Provenance, Quarantined, RawRow, Run, ScheduleRow, SignalKey,
@@ -96,6 +106,14 @@ pub struct MemStore {
     pub crawl_minutes: BTreeMap<(String, Ts), (u64, u64)>,
     /// By alert and subject.
     pub alerts: BTreeMap<(String, String), patra_core::alert::View>,
+    /// But `default`, which is always there.
+    pub projects: BTreeMap<String, Project>,
+    pub urls: Vec<UrlRow>,
+    /// By project and job type.
+    pub capture_rules: BTreeMap<(String, String), CaptureRule>,
+    /// `source_stats`.
+    pub fetch_stats: BTreeMap<SourceId, FetchStats>,
+    pub outbox: BTreeMap<i64, OutboxRow>,
     forgotten: Forgotten,
     index: Index,
 }
@@ -118,6 +136,7 @@ struct Index {
     schedule_ids: i64,
     hold_ids: i64,
     signal_ids: i64,
+    event_ids: i64,
     instance_by_public_id: BTreeMap<String, InstanceId>,
     /// REQUESTED triggers.
     waiting: BTreeSet<InstanceId>,
@@ -229,6 +248,15 @@ impl MemStore {
             Tx::Recover(op) => Done::Recover(self.recover(now, *op)),
             Tx::CountCrawls(op) => Done::CountCrawls(self.count_crawls(now, op)),
             Tx::WatchAlert(op) => Done::WatchAlert(self.watch_alert(now, op)),
+            Tx::CreateProject(op) => Done::CreateProject(self.create_project(now, op)),
+            Tx::AddUrls(op) => Done::AddUrls(self.add_urls(now, op)?),
+            Tx::ConfigureCapture(op) => Done::ConfigureCapture(self.configure_capture(now, op)?),
+            Tx::PutDocument(op) => Done::PutDocument(self.put_document(now, op)),
+            Tx::AskChore(op) => Done::AskChore(self.ask_chore(now, op)),
+            Tx::TakeChore(op) => Done::TakeChore(self.take_chore(now, op).map(Box::new)),
+            Tx::TakeEvents(op) => Done::TakeEvents(self.take_events(now, op)),
+            Tx::SettleEvent(op) => Done::SettleEvent(self.settle_event(now, op)),
+            Tx::KeepChore(op) => Done::KeepChore(self.keep_chore(now, op)?),
         })
     }
 }

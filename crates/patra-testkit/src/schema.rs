@@ -1,6 +1,6 @@
 //! What the catalogue of every database shows: the tables, columns, keys, words and indexes of the ledger that the requirements
-//! name (ING-7 and ING-13.3, as settled by C-02, C-06, C-51 and C-52), and the four tables of the crawler (CRAWL-01..57). A
-//! store reads its own catalogue, this holds it to the list.
+//! name (ING-7 and ING-13.3, as settled by C-02, C-06, C-51 and C-52), the four tables of the crawler (CRAWL-01..57) and those
+//! of the pool (POOL-100..110). A store reads its own catalogue, this holds it to the list.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ const REQUIRED: &[(&str, &str)] = &[
     (
         "ing_schedule_instance",
         "scheduler_code scheduler_job_id scheduler_log_id provenance_code endpoint_name operation_code \
-         trigger_type_code params overrides status_code",
+         trigger_type_code params overrides status_code project_key job_type",
     ),
     ("ing_snapshot", "hash body"),
     (
@@ -91,13 +91,25 @@ const REQUIRED: &[(&str, &str)] = &[
     ),
     ("item_note", "item_id project_key platform note_id idempotency_key retry_count exec_meta"),
     ("item", "fields payload stored_at"),
+    ("project", "project_key name created_at"),
+    ("resource_pool_urls", "id url domain source source_ref scope project_key created_at"),
+    ("resource_pool_capture", "project_key job_type scope enabled updated_at"),
+    ("outbox_event", "project_key event_type payload status_code tries not_before created_at"),
+    (
+        "source_stats",
+        "source_id last_fetch_at last_fetched_count last_new_count total_fetches avg_new_rate \
+         consecutive_empty_fetches created_at updated_at",
+    ),
     ("crawl_minute", "platform minute succeeded failed"),
     ("alert_state", "alert subject level firing value threshold"),
 ];
 
 /// Columns that not every row fills: windows and pages belong to some ways of slicing and paging, the rest comes later.
 const OPTIONAL: &[(&str, &str)] = &[
-    ("ing_schedule_instance", "expr_proto_hash record_remarks window_from window_to"),
+    (
+        "ing_schedule_instance",
+        "expr_proto_hash record_remarks window_from window_to request_id result started_at finished_at",
+    ),
     ("ing_plan", "window_from window_to record_remarks"),
     ("ing_task", "credential_id window_from window_to lease_owner leased_until started_at finished_at error"),
     ("ing_task_run", "checkpoint stats window_from window_to error finished_at"),
@@ -132,8 +144,15 @@ const UNIQUE: &[(&str, &str, &str)] = &[
     ("uk_run_batch_no", "ing_task_run_batch", "run_id batch_no"),
     ("uk_run_before_tok", "ing_task_run_batch", "run_id before_token"),
     ("uk_batch_idem", "ing_task_run_batch", "idempotent_key"),
-    ("uk_cursor_ns", "ing_cursor", "provenance_code operation_code cursor_key namespace_scope_code namespace_key"),
+    (
+        "uk_cursor_ns",
+        "ing_cursor",
+        "project_key provenance_code operation_code cursor_key namespace_scope_code namespace_key",
+    ),
     ("uk_cur_evt_idem", "ing_cursor_event", "idempotent_key"),
+    ("uk_project", "project", "project_key"),
+    ("uk_pool_url", "resource_pool_urls", "scope project_key url"),
+    ("uk_pool_capture", "resource_pool_capture", "project_key job_type"),
     ("uk_execution_id", "ing_execution", "execution_id"),
     ("uk_crawl_candidate", "crawl_candidate", "project_key platform note_id"),
     ("uk_note_key", "item_note", "project_key platform idempotency_key"),
@@ -174,6 +193,10 @@ const INDEXES: &[(&str, &str, &str)] = &[
     ("idx_batch_task", "ing_task_run_batch", "task_id run_id batch_no"),
     // The oldest that wait (CRAWL-43).
     ("idx_crawl_status", "crawl_candidate", "status created_at id"),
+    // The list of the pool, and its filter (POOL-110).
+    ("idx_pool_list", "resource_pool_urls", "scope project_key created_at id"),
+    ("idx_pool_domain", "resource_pool_urls", "scope project_key domain"),
+    ("idx_instance_job", "ing_schedule_instance", "project_key job_type id"),
 ];
 
 /// Of the rows that wait, are held, or have one at all: what is over costs nothing (C-02).
@@ -190,6 +213,7 @@ const PARTIAL: &[(&str, &str, &str)] = &[
     ("idx_execution_beat", "ing_execution", "heartbeat_at"),
     ("idx_crawl_lock", "crawl_candidate", "processing_lock"),
     ("idx_crawl_locked", "crawl_candidate", "locked_at"),
+    ("idx_tweets_db_created_at", "item", "created_at"),
 ];
 
 /// Panics with everything that is not as it should be.

@@ -29,17 +29,23 @@ impl From<Page> for Content {
     }
 }
 
-/// Answered as `{"error":{"code","message"}}` with the status.
+/// Answered as `{"error":{"code","message"}}` with the status, or in words of its own.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) status: u16,
     pub(crate) code: &'static str,
     pub(crate) message: String,
+    /// The body, for those who refuse otherwise.
+    pub(crate) body: Option<String>,
 }
 
 impl Refused {
     pub(crate) fn new(status: u16, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into() }
+        Self { status, code, message: message.into(), body: None }
+    }
+
+    pub(crate) fn saying(status: u16, body: &serde_json::Value) -> Self {
+        Self { body: Some(body.to_string()), ..Self::new(status, "refused", "") }
     }
 
     pub(crate) fn not_found(what: impl Into<String>) -> Self {

@@ -15,6 +15,7 @@
 //! | `/rest/issues` | a bare list with `Link` headers | `shapes::issues` |
 //! | `POST /graphql` | a connection; errors in 200s | `shapes::graphql` |
 //! | `/export` | one day as CSV or Atom, with an API key | `shapes::export` |
+//! | `/twitter/user/last_tweets` `/twitter/list/tweets` `/twitter/user/info`, `POST /twitter/bookmarks_v2` | tweets, see [`Tweets`] | `shapes::tweets` |
 //! | `POST /oauth/token`, `POST /login`, `POST /sign` | what [`Auth`] asks data requests for | `server::doors` |
 //! | `/stats` `/reset` `/visible` `/knobs` `/revoke` `/health` | the controls | `server::control` |
 //!
@@ -41,7 +42,7 @@ pub use crate::access::signing::{ToSign, body_sha256, sign};
 pub use crate::dataset::{Builder, Dataset, People};
 pub use crate::script::{
     Auth, CeilingMode, Detail, Failing, Late, Login, LoginAnswer, OAuth, RetryAfter, Script, SignaturePlace, Signing,
-    TruncateMode, Unknown, When,
+    TruncateMode, TweetAnswer, TweetEnvelope, TweetFault, Tweets, Unknown, When,
 };
 pub use crate::server::{LogEntry, ScriptHandle, Server};
 pub use crate::stats::{AccessStats, Stats};

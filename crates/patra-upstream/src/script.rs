@@ -5,11 +5,13 @@
 mod access;
 mod content;
 mod knobs;
+mod tweets;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::access::{Auth, Login, LoginAnswer, OAuth, SignaturePlace, Signing};
 pub use self::content::{CeilingMode, Detail, Failing, Unknown};
+pub use self::tweets::{TweetAnswer, TweetEnvelope, TweetFault, Tweets};
 
 /// Where several faults fall on one request, the first of this list wins: 401 or 403, reset, 429, 500, 400, truncated,
 /// oversized; latency and slowness go with any of them.
@@ -89,6 +91,8 @@ pub struct Script {
     /// Notes whose details take `notes_slow_ms`.
     pub notes_slow: Vec<usize>,
     pub notes_slow_ms: u64,
+    /// The provider of tweets.
+    pub tweets: Tweets,
 }
 
 impl Default for Script {
@@ -137,6 +141,7 @@ impl Default for Script {
             notes_broken: Vec::new(),
             notes_slow: Vec::new(),
             notes_slow_ms: 1_000,
+            tweets: Tweets::default(),
         }
     }
 }

@@ -13,6 +13,7 @@ mod reply;
 mod state;
 mod target;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -77,6 +78,11 @@ impl Server {
     /// The latest data requests in the order of their numbers, up to the script's `log_limit`.
     pub fn log(&self) -> Vec<LogEntry> {
         self.state.log.entries()
+    }
+
+    /// Requests to the provider of tweets, by the user that they were about, in lower case; of lists as `list:ID`, and `bookmarks`.
+    pub fn requests_by_user(&self) -> BTreeMap<String, u64> {
+        self.state.by_user()
     }
 
     /// Every access token is void from now on; refresh tokens stay.

@@ -4,6 +4,7 @@ mod audit;
 mod crawl;
 mod credential;
 mod operations;
+mod pool;
 mod replay;
 mod source;
 
@@ -21,6 +22,7 @@ pub(crate) use audit::{Audit, AuditSecurity, Db};
 pub(crate) use crawl::{Crawl, CrawlRun, Listed};
 pub(crate) use credential::{Credential, Values, Which};
 pub(crate) use operations::{Archive, Cancel, Cancelled, Held, Pause, Quarantine, Resume, Resumed, Signal, Who};
+pub(crate) use pool::{AddDocument, ExtractUrls, ListUrls, LookBackUrls, Pool, Project};
 pub(crate) use replay::{Blackbox, Replay};
 pub(crate) use source::{AddSource, Collect, ExportFormat, Source};
 
@@ -65,6 +67,9 @@ pub(crate) struct Global {
     /// PostgreSQL instead of the embedded database: postgres://user:password@host/database
     #[arg(long, global = true, env = "PATRA_DATABASE_URL", hide_env_values = true, value_name = "URL")]
     pub(crate) database_url: Option<String>,
+    /// Project that the command is about; without one all are seen, and what is added is of the project `default`
+    #[arg(long, global = true, env = "PATRA_PROJECT", value_name = "KEY")]
+    pub(crate) project: Option<String>,
     /// How results are printed
     #[arg(long, short = 'o', global = true, env = "PATRA_OUTPUT", default_value = "table", value_name = "FORMAT")]
     pub(crate) output: Output,
@@ -123,6 +128,18 @@ pub(crate) enum Command {
     Crawl {
         #[command(subcommand)]
         command: Crawl,
+    },
+    /// Tweets of users, now: `patra scrape alice bob`; needs TWITTER_API_KEY
+    Scrape(Scrape),
+    /// URLs that documents and tasks know of
+    Pool {
+        #[command(subcommand)]
+        command: Pool,
+    },
+    /// Projects: each sees its own
+    Project {
+        #[command(subcommand)]
+        command: Project,
     },
     /// List what is there
     Get(Get),
@@ -324,6 +341,16 @@ pub(crate) struct Run {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Scrape {
+    /// Names, with or without @
+    #[arg(required = true, value_name = "USER")]
+    pub(crate) users: Vec<String>,
+    /// Tweets of each at most; by how many were new the last times when it is left out
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000), value_name = "N")]
+    pub(crate) limit: Option<u32>,
+}
+
+#[derive(Debug, Args)]
 #[command(subcommand_negates_reqs = true)]
 pub(crate) struct Get {
     #[command(subcommand)]
@@ -423,6 +450,12 @@ pub(crate) enum Key {
         /// read, write or admin
         #[arg(long, default_value = "read", value_parser = |word: &str| word.parse::<Scope>().map_err(|error| error.to_string()))]
         scope: Scope,
+        /// The only project that the key is for; may be repeated
+        #[arg(long = "for", value_name = "PROJECT")]
+        projects: Vec<String>,
+        /// The key may write what all projects see
+        #[arg(long)]
+        shared: bool,
     },
     /// List keys, without their secrets
     List,

@@ -14,9 +14,11 @@ mod health;
 mod key;
 mod lineage;
 mod operations;
+mod pool;
 mod registry;
 mod replay;
 mod run;
+mod scrape;
 mod serve;
 mod source;
 mod test;
@@ -41,6 +43,9 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Error> {
         Command::Source { command } => source::run(&global, &command).await,
         Command::Collect(args) => collect::run(&global, &args).await,
         Command::Crawl { command } => crawl::run(&global, &command).await,
+        Command::Scrape(args) => scrape::run(&global, &args).await,
+        Command::Pool { command } => pool::run(&global, &command).await,
+        Command::Project { command } => pool::project(&global, &command).await,
         Command::Get(args) => get::run(&global, &args).await,
         Command::Pause(args) => operations::pause(&global, &args).await,
         Command::Resume(args) => operations::resume(&global, &args).await,

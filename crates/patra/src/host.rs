@@ -31,6 +31,7 @@ pub(crate) async fn engine(
         tracing::warn!(ignored = ?ignored, "intervals that are no number of minutes from 1 on are ignored");
     }
     let credentials = credentials(global, &*store).await?;
+    let webhook = environment.summarization()?;
     let ports = Ports { store, transport: transport(global)?, clock: Arc::new(SystemClock) };
     let options = Options {
         roles,
@@ -46,6 +47,8 @@ pub(crate) async fn engine(
         collector: environment.collector()?,
         crawl_times: environment.crawl_times()?,
         keeper: environment.keeper()?,
+        run: patra_core::protocol::run::Options { tell: webhook.is_some(), ..Default::default() },
+        webhook,
         grace: environment.grace()?,
         ..Options::new(owner()?)
     };

@@ -72,7 +72,19 @@ impl Environment {
     /// The intervals of the types, and the values that are none and change nothing.
     pub(crate) fn intervals(&self) -> (Intervals, Vec<String>) {
         let mut intervals = Intervals::default();
-        let ignored = intervals.environment(self.variables.clone().into_iter());
+        let mut ignored = intervals.environment(self.variables.clone().into_iter());
+        if let Some(seconds) = self.get("SCRAPER_INTERVAL") {
+            match seconds.trim().parse::<u64>() {
+                // Sources are due by the minute.
+                Ok(seconds) if (60..=31_536_000).contains(&seconds) => {
+                    let minutes = seconds.div_ceil(60).to_string();
+                    ignored.extend(
+                        intervals.environment(std::iter::once(("fetch_interval_twitter_feed".to_owned(), minutes))),
+                    );
+                }
+                _ => ignored.push(format!("SCRAPER_INTERVAL={seconds}")),
+            }
+        }
         (intervals, ignored)
     }
 
@@ -96,6 +108,25 @@ impl Environment {
             Error::configuration(format!("COOKIE_DAILY_RESET_TZ is {zone:?}: expected a zone such as Asia/Shanghai"))
         })?;
         Ok(CookieRules { wear, day })
+    }
+
+    /// Questions for tweets that may leave in a second: by the balance of the key.
+    pub(crate) fn twitter_rate(&self) -> Result<Option<u64>, Error> {
+        self.number("TWITTER_RATE_PER_SEC", 1, 1_000)
+    }
+
+    /// Who is told of new tweets, if anybody wants to be (TWEET-71).
+    pub(crate) fn summarization(&self) -> Result<Option<Arc<dyn Notifier>>, Error> {
+        if !self.flag("AUTO_SUMMARIZATION_ENABLED") {
+            return Ok(None);
+        }
+        let url = self.get("SUMMARIZATION_WEBHOOK_URL").ok_or_else(|| {
+            Error::configuration("AUTO_SUMMARIZATION_ENABLED is set, and SUMMARIZATION_WEBHOOK_URL is not")
+        })?;
+        let secret = self.get("SUMMARIZATION_WEBHOOK_SECRET").map(Secret::new);
+        let webhook = Webhook::new(url.trim(), secret)
+            .map_err(|error| Error::configuration(format!("SUMMARIZATION_WEBHOOK_URL cannot be used: {error}")))?;
+        Ok(Some(Arc::new(webhook)))
     }
 
     /// Records in one claim, unless asked otherwise (CRAWL-174).
@@ -166,6 +197,10 @@ impl Environment {
                 None => default.keep_items,
                 Some(0) => None,
                 Some(days) => Some(Duration::from_secs(days * DAY)),
+            },
+            keep_jobs: match self.number("TASK_TTL_HOURS", 24, 876_000)? {
+                None => default.keep_jobs,
+                Some(hours) => Duration::from_secs(hours * 3_600),
             },
             keep_ledger: match self.number("COLLECTOR_LEDGER_DAYS", 2, 36_500)? {
                 None => default.keep_ledger,

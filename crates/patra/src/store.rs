@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use patra_core::port::{Clock, Crawls, Credentials, Queries, Scan, Sources, Store};
+use patra_core::port::query::{Filter, View};
+use patra_core::port::{Clock, Crawls, Credentials, Pool, Queries, Scan, Sources, Store};
+use patra_core::project;
 use patra_engine::gate::Gate;
 use patra_store_postgres::PostgresStore;
 use patra_store_sqlite::{OpenError, SqliteStore, backup};
@@ -48,6 +50,7 @@ pub(crate) struct Looking {
     pub(crate) credentials: Arc<dyn Credentials>,
     pub(crate) sources: Arc<dyn Sources>,
     pub(crate) crawls: Arc<dyn Crawls>,
+    pub(crate) pool: Arc<dyn Pool>,
 }
 
 pub(crate) async fn open_crawls(global: &Global) -> Result<Arc<dyn Crawls>, Error> {
@@ -58,19 +61,76 @@ pub(crate) async fn open_sources(global: &Global) -> Result<Arc<dyn Sources>, Er
     Ok(open_to_look(global).await?.sources)
 }
 
+pub(crate) async fn open_pool(global: &Global) -> Result<Arc<dyn Pool>, Error> {
+    Ok(open_to_look(global).await?.pool)
+}
+
+/// The project that a command is about: the one that is named, or `default`.
+pub(crate) async fn project(global: &Global, pool: &(impl Pool + ?Sized)) -> Result<String, Error> {
+    let Some(key) = &global.project else { return Ok(project::DEFAULT.to_owned()) };
+    known_project(pool, key).await?;
+    Ok(key.clone())
+}
+
+pub(crate) async fn known_project(pool: &(impl Pool + ?Sized), key: &str) -> Result<(), Error> {
+    match pool.projects().await?.iter().any(|known| known.project_key == key) {
+        true => Ok(()),
+        false => Err(Error::not_found(format!("there is no project {key:?}")).hint("`patra project create` makes one")),
+    }
+}
+
+/// Refuses what is another project's as what is not there.
+pub(crate) async fn mine(
+    global: &Global,
+    queries: &(impl Queries + ?Sized),
+    view: View,
+    id: i64,
+    name: &str,
+) -> Result<(), Error> {
+    let Some(key) = &global.project else { return Ok(()) };
+    let filter = Filter { project_key: Some(key.clone()), id: Some(id), limit: 1, ..Filter::default() };
+    match queries.list(view, filter).await?.is_empty() {
+        false => Ok(()),
+        true => Err(Error::not_found(format!("there is no {name} in project {key}"))),
+    }
+}
+
+/// The same of a job, by its public id.
+pub(crate) async fn my_job(global: &Global, queries: &(impl Queries + ?Sized), job: &str) -> Result<(), Error> {
+    let Some(key) = &global.project else { return Ok(()) };
+    let filter =
+        Filter { project_key: Some(key.clone()), public_id: Some(job.to_owned()), limit: 1, ..Filter::default() };
+    match queries.list(View::Jobs, filter).await?.is_empty() {
+        false => Ok(()),
+        true => Err(Error::not_found(format!("there is no job {job} in project {key}"))),
+    }
+}
+
 /// The same, credentials included.
 pub(crate) async fn open_to_look(global: &Global) -> Result<Looking, Error> {
     if let Some(url) = &global.database_url {
         let store = Arc::new(open_postgres(global, url).await?);
         let (queries, credentials) = (Arc::clone(&store) as _, Arc::clone(&store) as _);
-        return Ok(Looking { queries, credentials, sources: Arc::clone(&store) as _, crawls: store });
+        return Ok(Looking {
+            queries,
+            credentials,
+            sources: Arc::clone(&store) as _,
+            crawls: Arc::clone(&store) as _,
+            pool: store,
+        });
     }
     let options = sqlite_options(global);
     let reader = tokio::task::spawn_blocking(move || SqliteStore::open_read_only(&options)).await;
     let reader = reader.map_err(|error| Error::unexpected(error.to_string()))?.map_err(|error| sqlite(&error))?;
     let reader = Arc::new(reader);
     let (queries, credentials) = (Arc::clone(&reader) as _, Arc::clone(&reader) as _);
-    Ok(Looking { queries, credentials, sources: Arc::clone(&reader) as _, crawls: reader })
+    Ok(Looking {
+        queries,
+        credentials,
+        sources: Arc::clone(&reader) as _,
+        crawls: Arc::clone(&reader) as _,
+        pool: reader,
+    })
 }
 
 /// The gate that all processes on a PostgreSQL share, for commands that send a few requests beside them. An embedded database

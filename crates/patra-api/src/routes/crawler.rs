@@ -23,7 +23,7 @@ use patra_engine::crawler::{Behalf, Crawled, Crawler, FoundNote, MAX_BATCH, Sear
 
 use super::input::{PathText, path_text};
 use crate::Api;
-use crate::auth::require;
+use crate::auth::{Tenant, require};
 use crate::envelope::Failure;
 use crate::request_id::RequestId;
 
@@ -260,10 +260,11 @@ pub(super) struct BatchBody {
 pub(super) async fn batch(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     given: Result<Json<BatchBody>, JsonRejection>,
 ) -> Response {
     let mut reply = Reply::to(id);
-    match fetched(&api, &mut reply, given).await {
+    match fetched(&api, &tenant, &mut reply, given).await {
         Ok(results) => several(&reply, results),
         Err(trouble) => {
             let body = json!({
@@ -277,6 +278,7 @@ pub(super) async fn batch(
 
 async fn fetched(
     api: &Api,
+    tenant: &Tenant,
     reply: &mut Reply,
     given: Result<Json<BatchBody>, JsonRejection>,
 ) -> Result<Vec<(String, Result<Value, Trouble>)>, Trouble> {
@@ -293,16 +295,23 @@ async fn fetched(
     let mut wishes = Vec::new();
     for note_id in asked.note_ids {
         let tokens = asked.tokens.remove(&note_id).unwrap_or_default();
-        wishes.push(wish(api, &asked.platform, note_id, tokens).await?);
+        wishes.push(wish(api, tenant, &asked.platform, note_id, tokens).await?);
     }
     let batch = crawler.details(&asked.platform, wishes, &behalf).await?;
     reply.cookie_used = batch.cookie_used;
     Ok(batch.result)
 }
 
-async fn wish(api: &Api, platform: &str, note_id: String, tokens: BTreeMap<String, String>) -> Result<Wish, Trouble> {
+async fn wish(
+    api: &Api,
+    tenant: &Tenant,
+    platform: &str,
+    note_id: String,
+    tokens: BTreeMap<String, String>,
+) -> Result<Wish, Trouble> {
     few(&tokens)?;
-    flow::wish(&*api.store, &api.vault, platform, note_id, tokens).await.map_err(|error| match error {
+    flow::wish(&*api.store, &api.vault, tenant.project()?, platform, note_id, tokens).await.map_err(|error| match error
+    {
         FlowError::Store(error) => no_store(error),
         error => Trouble::new(Code::NotConfigured, error.to_string()),
     })
@@ -363,6 +372,7 @@ pub(super) async fn single(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(granted): Extension<Scope>,
+    Extension(tenant): Extension<Tenant>,
     note_id: PathText,
     params: Result<Query<SingleParams>, QueryRejection>,
 ) -> Response {
@@ -377,7 +387,7 @@ pub(super) async fn single(
         text("platform", &platform, 64)?;
         let behalf = behalf(&reply, params.remove("cookie_name"), Vec::new())?;
         let crawler = crawler(&api)?;
-        let wish = wish(&api, &platform, note_id, params).await?;
+        let wish = wish(&api, &tenant, &platform, note_id, params).await?;
         let Crawled { result, cookie_used } = crawler.detail(&platform, &wish, &behalf).await;
         reply.cookie_used = cookie_used;
         result

@@ -6,12 +6,13 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use patra_core::params::Params;
 use patra_core::port::CommandsExt;
-use patra_core::port::query::{Cell, Filter, View};
-use patra_core::state::{Operation, TriggerType, UpdateReason};
+use patra_core::port::query::{Cell, Filter, Progress, View};
+use patra_core::project;
+use patra_core::state::{Operation, TriggerStatus, TriggerType, UpdateReason};
 use patra_core::tx::Fire;
 use patra_core::{Code, Ts};
 use patra_engine::ask::{self, Ask};
@@ -21,12 +22,33 @@ use patra_engine::registry::{self, Overrides};
 use super::input::{self, PathText};
 use super::views::{self, Asked};
 use crate::Api;
+use crate::auth::Tenant;
 use crate::envelope::{Failure, success};
 use crate::key::random_hex;
 use crate::request_id::RequestId;
 
-pub(super) async fn list(State(api): State<Api>, Extension(id): Extension<RequestId>, params: Asked) -> Response {
-    views::rows(&api, &id, View::Jobs, params).await
+pub(super) async fn list(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+    params: Asked,
+) -> Response {
+    views::rows(&api, &id, &tenant, View::Jobs, params).await
+}
+
+/// Refuses a job that is another project's as one that is not there.
+pub(super) async fn mine(api: &Api, tenant: &Tenant, job: &str) -> Result<(), Failure> {
+    let Some(key) = tenant.sight()? else { return Ok(()) };
+    let filter =
+        Filter { project_key: Some(key.to_owned()), public_id: Some(job.to_owned()), limit: 1, ..Filter::default() };
+    match api.store.list(View::Jobs, filter).await?.is_empty() {
+        false => Ok(()),
+        true => Err(no_such_job()),
+    }
+}
+
+fn no_such_job() -> Failure {
+    Failure::new(StatusCode::NOT_FOUND, Code::NotFound, "there is no such job")
 }
 
 #[derive(Debug, Deserialize)]
@@ -47,7 +69,7 @@ pub(super) struct NewJob {
     params: Params,
     /// Settings of this job only: `{"pagination.page_size": 50}`.
     #[serde(default)]
-    overrides: serde_json::Value,
+    overrides: Value,
     /// Sooner (less than 0) or later than other work of the same kind.
     #[serde(default)]
     priority: i32,
@@ -62,9 +84,10 @@ fn harvest() -> Operation {
 pub(super) async fn create(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     body: Result<Json<NewJob>, JsonRejection>,
 ) -> Response {
-    match fire(&api, body).await {
+    match fire(&api, &tenant, body).await {
         Ok((public_id, existed)) => {
             (api.nudge)();
             let status = if existed { StatusCode::OK } else { StatusCode::ACCEPTED };
@@ -75,7 +98,12 @@ pub(super) async fn create(
     }
 }
 
-async fn fire(api: &Api, body: Result<Json<NewJob>, JsonRejection>) -> Result<(String, bool), Failure> {
+async fn fire(
+    api: &Api,
+    tenant: &Tenant,
+    body: Result<Json<NewJob>, JsonRejection>,
+) -> Result<(String, bool), Failure> {
+    let project_key = tenant.project()?.to_owned();
     let Json(job) =
         body.map_err(|error| Failure { status: error.status(), ..Failure::bad_request(error.body_text()) })?;
     input::without_nul("provenance", Some(&job.provenance))?;
@@ -96,6 +124,10 @@ async fn fire(api: &Api, body: Result<Json<NewJob>, JsonRejection>) -> Result<(S
     };
     let wanted = ask::check(&*api.store, &ask).await.map_err(refused)?;
     let public_id = match job.public_id {
+        // Ids are everybody's, and nobody must learn of another project's by taking one that is in use.
+        Some(id) if id.len() <= 128 && !id.is_empty() && project_key != project::DEFAULT => {
+            format!("{project_key}.{id}")
+        }
         Some(id) if id.len() <= 128 && !id.is_empty() => id,
         Some(_) => return Err(Failure::bad_request("public_id must have 1 to 128 characters")),
         None => format!(
@@ -110,7 +142,7 @@ async fn fire(api: &Api, body: Result<Json<NewJob>, JsonRejection>) -> Result<(S
         .run(Fire {
             public_id: public_id.clone(),
             trigger_type: TriggerType::Api,
-            project_key: "default".into(),
+            project_key,
             provenance_code: wanted.provenance_code,
             endpoint_name: wanted.endpoint_name,
             operation: job.operation,
@@ -154,17 +186,58 @@ async fn holds(api: &Api, job: &str, finished: bool) -> Vec<operations::Held> {
     held.unwrap_or_default()
 }
 
-pub(super) async fn show(State(api): State<Api>, Extension(id): Extension<RequestId>, job: PathText) -> Response {
-    let job = match input::path_text(job) {
-        Ok(job) => job,
-        Err(failure) => return failure.answer(&id),
+pub(super) async fn show(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+    job: PathText,
+) -> Response {
+    let found = async {
+        let job = input::path_text(job)?;
+        let is_mine = |progress: &Progress| tenant.is_seen(&progress.project_key);
+        let progress = api.store.progress(&job).await?;
+        let progress = progress.filter(|progress| is_mine(progress)).ok_or_else(no_such_job)?;
+        let held = holds(&api, &job, progress.is_finished()).await;
+        let meta = json!({ "finished": progress.is_finished(), "held": held });
+        Ok::<_, Failure>((told(&job, &progress), meta))
     };
-    match api.store.progress(&job).await {
-        Ok(Some(progress)) => {
-            let held = holds(&api, &job, progress.is_finished()).await;
-            success(&id, &json!(progress), json!({ "finished": progress.is_finished(), "held": held }))
-        }
-        Ok(None) => Failure::new(StatusCode::NOT_FOUND, Code::NotFound, "there is no such job").answer(&id),
-        Err(error) => Failure::from(error).answer(&id),
+    match found.await {
+        Ok((data, meta)) => success(&id, &data, meta),
+        Err(failure) => failure.answer(&id),
+    }
+}
+
+/// A job in the words of POOL-97, with the numbers of its tasks.
+fn told(job: &str, progress: &Progress) -> Value {
+    let mut data = json!(progress);
+    let read = |text: &Option<String>| text.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let remarks = read(&progress.remarks).unwrap_or_default();
+    data["task_id"] = job.into();
+    data["async"] = true.into();
+    data["status"] = word(progress).into();
+    data["result"] = read(&progress.result).unwrap_or_default();
+    data["error"] = match progress.trigger_status {
+        TriggerStatus::Failed => remarks["error"].clone(),
+        _ => Value::Null,
+    };
+    data
+}
+
+fn word(progress: &Progress) -> &'static str {
+    let ended = progress.tasks_ended();
+    match progress.trigger_status {
+        TriggerStatus::Finished => "finished",
+        TriggerStatus::Failed => "failed",
+        TriggerStatus::Cancelled => "cancelled",
+        TriggerStatus::Requested if progress.under_way => "running",
+        TriggerStatus::Requested => "queued",
+        TriggerStatus::Planned if progress.is_finished() => match ended {
+            0 => "finished",
+            _ if progress.tasks_failed == ended => "failed",
+            _ if progress.tasks_cancelled == ended => "cancelled",
+            _ => "finished",
+        },
+        TriggerStatus::Planned if progress.tasks_active + ended > 0 => "running",
+        TriggerStatus::Planned => "queued",
     }
 }

@@ -17,6 +17,7 @@ use patra_engine::registry::{self, Outcome, Problem};
 
 use super::input::{self, PathText};
 use super::views::{self, Asked};
+use crate::auth::Tenant;
 use crate::envelope::{Failure, success};
 use crate::request_id::RequestId;
 use crate::{Api, auth};
@@ -24,8 +25,13 @@ use crate::{Api, auth};
 /// The names under which YAML travels.
 const YAML: &[&str] = &["application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"];
 
-pub(super) async fn list(State(api): State<Api>, Extension(id): Extension<RequestId>, params: Asked) -> Response {
-    views::rows(&api, &id, View::Provenances, params).await
+pub(super) async fn list(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+    params: Asked,
+) -> Response {
+    views::rows(&api, &id, &tenant, View::Provenances, params).await
 }
 
 /// YAML for who asks for it, else the document in the envelope.

@@ -17,11 +17,13 @@ use patra_core::{Code, HoldId, PlanId, SliceId, TaskId};
 use super::input::{self, PathText};
 use super::views::{self, Asked};
 use crate::Api;
+use crate::auth::Tenant;
 use crate::envelope::{Failure, success};
 use crate::request_id::RequestId;
 
 /// What a request tells about itself when it tells nothing.
 const SOMEBODY: &str = "api";
+const NOTHING_TO_CANCEL: &str = "there is nothing of that number to cancel";
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,8 +46,13 @@ pub(super) struct Why {
     by: Option<String>,
 }
 
-pub(super) async fn holds(State(api): State<Api>, Extension(id): Extension<RequestId>, params: Asked) -> Response {
-    views::rows(&api, &id, View::Holds, params).await
+pub(super) async fn holds(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+    params: Asked,
+) -> Response {
+    views::rows(&api, &id, &tenant, View::Holds, params).await
 }
 
 /// Every key of the rate gate, as `patra get gates` shows it.
@@ -56,8 +63,13 @@ pub(super) async fn gates(State(api): State<Api>, Extension(id): Extension<Reque
     }
 }
 
-pub(super) async fn signals(State(api): State<Api>, Extension(id): Extension<RequestId>, params: Asked) -> Response {
-    views::rows(&api, &id, View::Signals, params).await
+pub(super) async fn signals(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+    params: Asked,
+) -> Response {
+    views::rows(&api, &id, &tenant, View::Signals, params).await
 }
 
 pub(super) async fn hold(
@@ -113,35 +125,46 @@ async fn set_free(api: &Api, hold: PathText) -> Result<(StatusCode, Value), Fail
 pub(super) async fn cancel_job(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     job: PathText,
     body: Result<Option<Json<Why>>, JsonRejection>,
 ) -> Response {
-    let target = input::path_text(job).map(Target::Trigger);
-    answer(&id, cancel_target(&api, target, body).await)
+    let done = async {
+        let job = input::path_text(job)?;
+        super::jobs::mine(&api, &tenant, &job).await?;
+        cancel_target(&api, Target::Trigger(job), body).await
+    };
+    answer(&id, done.await)
 }
 
 pub(super) async fn cancel(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     axum::extract::Path((level, number)): axum::extract::Path<(String, String)>,
     body: Result<Option<Json<Why>>, JsonRejection>,
 ) -> Response {
-    let number = number.parse::<i64>().map_err(|_| missing("expected a number"));
-    let target = number.and_then(|number| match level.as_str() {
-        "plans" => Ok(Target::Plan(PlanId(number))),
-        "slices" => Ok(Target::Slice(SliceId(number))),
-        "tasks" => Ok(Target::Task(TaskId(number))),
-        _ => Err(missing("only jobs, plans, slices and tasks can be cancelled")),
-    });
-    answer(&id, cancel_target(&api, target, body).await)
+    let done = async {
+        let number = number.parse::<i64>().map_err(|_| missing("expected a number"))?;
+        let (view, target) = match level.as_str() {
+            "plans" => (View::Plans, Target::Plan(PlanId(number))),
+            "slices" => (View::Slices, Target::Slice(SliceId(number))),
+            "tasks" => (View::Tasks, Target::Task(TaskId(number))),
+            _ => return Err(missing("only jobs, plans, slices and tasks can be cancelled")),
+        };
+        if !tenant.sees(&api, view, number).await? {
+            return Err(missing(NOTHING_TO_CANCEL));
+        }
+        cancel_target(&api, target, body).await
+    };
+    answer(&id, done.await)
 }
 
 async fn cancel_target(
     api: &Api,
-    target: Result<Target, Failure>,
+    target: Target,
     body: Result<Option<Json<Why>>, JsonRejection>,
 ) -> Result<(StatusCode, Value), Failure> {
-    let target = target?;
     let why = match body {
         Ok(why) => why.map(|Json(why)| why).unwrap_or_default(),
         Err(error) => return Err(Failure { status: error.status(), ..Failure::bad_request(error.body_text()) }),
@@ -151,7 +174,7 @@ async fn cancel_target(
     let by = why.by.unwrap_or_else(|| SOMEBODY.to_owned());
     let done = api.store.run(Cancel { target, reason: why.reason, by }).await?;
     if !done.found {
-        return Err(missing("there is nothing of that number to cancel"));
+        return Err(missing(NOTHING_TO_CANCEL));
     }
     let counts = json!({ "triggers": done.triggers, "plans": done.plans, "slices": done.slices, "tasks": done.tasks });
     Ok((StatusCode::OK, counts))
@@ -171,42 +194,62 @@ pub(super) struct NewSignal {
 pub(super) async fn signal(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     body: Result<Json<NewSignal>, JsonRejection>,
 ) -> Response {
-    answer(&id, set_signal(&api, body).await)
+    answer(&id, set_signal(&api, &tenant, body).await)
 }
 
-async fn set_signal(api: &Api, body: Result<Json<NewSignal>, JsonRejection>) -> Result<(StatusCode, Value), Failure> {
+async fn set_signal(
+    api: &Api,
+    tenant: &Tenant,
+    body: Result<Json<NewSignal>, JsonRejection>,
+) -> Result<(StatusCode, Value), Failure> {
     let NewSignal { provenance, endpoint, ids, reason, by } = json_body(body)?;
     for (name, text) in [("provenance", &provenance), ("endpoint", &endpoint), ("reason", &reason)] {
         input::without_nul(name, Some(text))?;
     }
     let by = by.unwrap_or_else(|| SOMEBODY.to_owned());
     input::without_nul("by", Some(&by))?;
-    let signal = patra_engine::operations::signal(&*api.store, &provenance, &endpoint, ids, reason, by).await?;
+    let signal =
+        patra_engine::operations::signal(&*api.store, tenant.project()?, &provenance, &endpoint, ids, reason, by)
+            .await?;
     let done = api.store.run(signal).await?;
     Ok((StatusCode::CREATED, json!({ "added": done.added, "existing": done.existing })))
 }
 
-pub(super) async fn abandon(State(api): State<Api>, Extension(id): Extension<RequestId>, row: PathText) -> Response {
-    answer(&id, give_up(&api, row).await)
+pub(super) async fn abandon(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+    row: PathText,
+) -> Response {
+    answer(&id, give_up(&api, &tenant, row).await)
 }
 
-async fn give_up(api: &Api, row: PathText) -> Result<(StatusCode, Value), Failure> {
-    let done = api.store.run(Abandon { quarantine: number(row)?, by: SOMEBODY.to_owned() }).await?;
-    if !done.found {
+async fn give_up(api: &Api, tenant: &Tenant, row: PathText) -> Result<(StatusCode, Value), Failure> {
+    let quarantine = number(row)?;
+    let mine = tenant.sees(api, View::Quarantine, quarantine).await?;
+    let done = if mine { Some(api.store.run(Abandon { quarantine, by: SOMEBODY.to_owned() }).await?) } else { None };
+    let Some(done) = done.filter(|done| done.found) else {
         return Err(missing("there is no such quarantined record"));
-    }
+    };
     Ok((StatusCode::OK, json!({ "abandoned": done.abandoned })))
 }
 
-pub(super) async fn lineage(State(api): State<Api>, Extension(id): Extension<RequestId>, plan: PathText) -> Response {
-    let found = match number(plan) {
-        Ok(plan) => api.store.lineage(PlanId(plan)).await.map_err(Failure::from),
-        Err(failure) => Err(failure),
+pub(super) async fn lineage(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+    plan: PathText,
+) -> Response {
+    let found = async {
+        let plan = number(plan)?;
+        let mine = tenant.sees(&api, View::Plans, plan).await?;
+        let found = if mine { api.store.lineage(PlanId(plan)).await? } else { None };
+        found.map(|lineage| (StatusCode::OK, json!(lineage))).ok_or_else(|| missing("there is no such plan"))
     };
-    let found = found.and_then(|lineage| lineage.ok_or_else(|| missing("there is no such plan")));
-    answer(&id, found.map(|lineage| (StatusCode::OK, json!(lineage))))
+    answer(&id, found.await)
 }
 
 fn answer(id: &RequestId, done: Result<(StatusCode, Value), Failure>) -> Response {

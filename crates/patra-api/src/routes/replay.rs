@@ -11,13 +11,14 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use patra_core::port::query::View;
 use patra_core::tx::{Redriven, Scope, What};
 use patra_core::{Code, RunId, TaskId};
 use patra_engine::blackbox::{self, Wish};
 use patra_engine::replay::{self, Recording, redrive};
 
 use crate::Api;
-use crate::auth::{self, Caller};
+use crate::auth::{self, Caller, Tenant};
 use crate::envelope::{Failure, success};
 use crate::key::random_hex;
 use crate::request_id::RequestId;
@@ -60,17 +61,23 @@ struct Export {
 pub(super) async fn replay(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     place: Place,
     how: Result<Query<How>, QueryRejection>,
 ) -> Response {
-    match replayed(&api, place, how).await {
+    match replayed(&api, &tenant, place, how).await {
         Ok(report) => success(&id, &report, json!({})),
         Err(failure) => failure.answer(&id),
     }
 }
 
-async fn replayed(api: &Api, place: Place, how: Result<Query<How>, QueryRejection>) -> Result<replay::Report, Failure> {
-    let (run, batch_no) = batch(place)?;
+async fn replayed(
+    api: &Api,
+    tenant: &Tenant,
+    place: Place,
+    how: Result<Query<How>, QueryRejection>,
+) -> Result<replay::Report, Failure> {
+    let (run, batch_no) = batch(api, tenant, place).await?;
     let Query(How { mode }) = how.map_err(|error| Failure::bad_request(error.body_text()))?;
     let recording = Recording::load(&*api.store, run, batch_no).await.map_err(refused)?;
     let report = match (mode, &api.live) {
@@ -84,20 +91,28 @@ async fn replayed(api: &Api, place: Place, how: Result<Query<How>, QueryRejectio
 pub(super) async fn blackbox(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     Extension(granted): Extension<Scope>,
     Extension(caller): Extension<Caller>,
     place: Place,
     body: Bytes,
 ) -> Response {
-    match exported(&api, granted, &caller, place, &body).await {
+    match exported(&api, &tenant, granted, &caller, place, &body).await {
         Ok(package) => success(&id, &package, json!({})),
         Err(failure) => failure.answer(&id),
     }
 }
 
-async fn exported(api: &Api, granted: Scope, caller: &Caller, place: Place, body: &[u8]) -> Result<Value, Failure> {
+async fn exported(
+    api: &Api,
+    tenant: &Tenant,
+    granted: Scope,
+    caller: &Caller,
+    place: Place,
+    body: &[u8],
+) -> Result<Value, Failure> {
     auth::require(granted, Scope::Admin)?;
-    let (run, batch_no) = batch(place)?;
+    let (run, batch_no) = batch(api, tenant, place).await?;
     let Export { reason, by, with_raw } = read(body)?;
     let vault = api.vault.get().ok_or_else(|| {
         let message = "black boxes are signed with the master key, and this server has none";
@@ -118,22 +133,25 @@ async fn exported(api: &Api, granted: Scope, caller: &Caller, place: Place, body
 pub(super) async fn redrive_batch(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     Extension(caller): Extension<Caller>,
     place: Place,
     body: Bytes,
 ) -> Response {
-    let what = batch(place).map(|(run, batch_no)| What::Batch { run, batch_no });
+    let what = batch(&api, &tenant, place).await.map(|(run, batch_no)| What::Batch { run, batch_no });
     redriven(&api, &id, &caller, what, &body).await
 }
 
 pub(super) async fn redrive_task(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     Extension(caller): Extension<Caller>,
     place: Result<Path<i64>, PathRejection>,
     body: Bytes,
 ) -> Response {
-    redriven(&api, &id, &caller, number(place).map(|id| What::Task(TaskId(id))), &body).await
+    let what = task(&api, &tenant, place).await.map(What::Task);
+    redriven(&api, &id, &caller, what, &body).await
 }
 
 async fn redriven(api: &Api, id: &RequestId, caller: &Caller, what: Result<What, Failure>, body: &[u8]) -> Response {
@@ -183,9 +201,20 @@ fn on_record(name: Option<&str>, caller: &Caller) -> String {
     }
 }
 
-fn batch(place: Place) -> Result<(RunId, u32), Failure> {
+async fn batch(api: &Api, tenant: &Tenant, place: Place) -> Result<(RunId, u32), Failure> {
     let (run, batch_no) = number(place)?;
-    Ok((RunId(run), batch_no))
+    match tenant.sees(api, View::Runs, run).await? {
+        true => Ok((RunId(run), batch_no)),
+        false => Err(refused(replay::Error::NotFound { run: RunId(run), batch_no })),
+    }
+}
+
+async fn task(api: &Api, tenant: &Tenant, place: Result<Path<i64>, PathRejection>) -> Result<TaskId, Failure> {
+    let task = number(place)?;
+    match tenant.sees(api, View::Tasks, task).await? {
+        true => Ok(TaskId(task)),
+        false => Err(missing(redrive::Error::NotFound.to_string())),
+    }
 }
 
 fn number<T>(place: Result<Path<T>, PathRejection>) -> Result<T, Failure> {

@@ -16,12 +16,12 @@ use patra_core::port::source::{ItemFilter, RawItem, Source, SourceFilter};
 use patra_core::state::{PausedReason, TriggerType};
 use patra_core::tx::{ChangeSource, SaveSources, SourceChanged, TxError};
 use patra_core::{Code, Ts};
-use patra_engine::sources::{self, Imported, PROJECT, Said};
+use patra_engine::sources::{self, Imported, Said};
 use patra_engine::{Asked, check_source, poll_now};
 
 use super::input::{PathText, path_text};
 use crate::Api;
-use crate::auth::Anonymous;
+use crate::auth::{Anonymous, Tenant};
 use crate::envelope::Failure;
 use crate::request_id::RequestId;
 
@@ -65,35 +65,34 @@ pub(super) struct Change {
 pub(super) async fn list(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     anonymous: Option<Extension<Anonymous>>,
 ) -> Response {
-    let anonymous = anonymous.is_some();
-    let found = api
-        .store
-        .sources(SourceFilter { project_key: Some(PROJECT.into()), public_only: anonymous, ..SourceFilter::default() })
-        .await;
-    let answer = found.map_err(Failure::from).map(|sources| {
-        let shown: Vec<_> = sources.iter().map(|source| source_json(source, anonymous)).collect();
-        Json(shown).into_response()
-    });
-    answered(&id, answer)
+    let answer = async {
+        let public_only = anonymous.is_some();
+        let sources = api.store.sources(SourceFilter { public_only, ..mine(&tenant)? }).await?;
+        let shown: Vec<_> = sources.iter().map(|source| source_json(source, public_only)).collect();
+        Ok(Json(shown).into_response())
+    };
+    answered(&id, answer.await)
 }
 
 pub(super) async fn create(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     body: Result<Json<NewSource>, JsonRejection>,
 ) -> Response {
-    answered(&id, add(&api, body).await)
+    answered(&id, add(&api, &tenant, body).await)
 }
 
-async fn add(api: &Api, body: Result<Json<NewSource>, JsonRejection>) -> Answer {
+async fn add(api: &Api, tenant: &Tenant, body: Result<Json<NewSource>, JsonRejection>) -> Answer {
     let Json(NewSource { name, r#type, config, is_public, is_active, last_fetched_at }) =
         body.map_err(|error| unread(&error))?;
     let said = Said { r#type, name, config, is_public, is_active, last_fetched_at };
     let source = sources::checked(said).map_err(Failure::bad_request)?;
     check_source(&*api.store, &source.r#type, &source.config).await?.map_err(Failure::bad_request)?;
-    let save = SaveSources { project_key: PROJECT.into(), sources: vec![source] };
+    let save = SaveSources { project_key: tenant.project()?.to_owned(), sources: vec![source] };
     let saved = api.store.run(Arc::new(save)).await?;
     let saved = saved.sources.first().ok_or_else(|| unexpected("nothing was stored"))?;
     if saved.existed {
@@ -103,18 +102,19 @@ async fn add(api: &Api, body: Result<Json<NewSource>, JsonRejection>) -> Answer 
             .hint("change that one with PUT"));
     }
     (api.nudge)();
-    let source = read(api, saved.id.0).await?;
+    let source = read(api, tenant, saved.id.0).await?;
     Ok((StatusCode::CREATED, Json(source_json(&source, false))).into_response())
 }
 
 pub(super) async fn show(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     anonymous: Option<Extension<Anonymous>>,
     path: PathText,
 ) -> Response {
     let answer = async {
-        let source = read(&api, number(path)?).await?;
+        let source = read(&api, &tenant, number(path)?).await?;
         if anonymous.is_some() && !source.is_public {
             return Err(unknown(source.id.0));
         }
@@ -126,13 +126,14 @@ pub(super) async fn show(
 pub(super) async fn change(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     path: PathText,
     body: Result<Json<Change>, JsonRejection>,
 ) -> Response {
     let answer = async {
         let number = number(path)?;
         let Json(Change { name, config, is_public, is_active }) = body.map_err(|error| unread(&error))?;
-        let source = read(&api, number).await?;
+        let source = read(&api, &tenant, number).await?;
         let name = name.as_deref().map(sources::checked_name).transpose().map_err(Failure::bad_request)?;
         let checked = config.map(|config| sources::checked_config(&source.r#type, config));
         let config = checked.transpose().map_err(Failure::bad_request)?;
@@ -141,39 +142,59 @@ pub(super) async fn change(
         if let Some(config) = &config {
             check_source(&*api.store, &source.r#type, &config.config).await?.map_err(Failure::bad_request)?;
         }
-        update(&api, ChangeSource { name, config, is_public, is_active, ..of(number) }).await?;
-        Ok(Json(source_json(&read(&api, number).await?, false)).into_response())
+        update(&api, ChangeSource { name, config, is_public, is_active, ..of(&tenant, number)? }).await?;
+        Ok(Json(source_json(&read(&api, &tenant, number).await?, false)).into_response())
     };
     answered(&id, answer.await)
 }
 
-pub(super) async fn delete(State(api): State<Api>, Extension(id): Extension<RequestId>, path: PathText) -> Response {
+pub(super) async fn delete(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+    path: PathText,
+) -> Response {
     let answer = async {
         let number = number(path)?;
-        update(&api, ChangeSource { delete: true, ..of(number) }).await?;
+        update(&api, ChangeSource { delete: true, ..of(&tenant, number)? }).await?;
         Ok(Json(json!({ "id": number, "is_deleted": true })).into_response())
     };
     answered(&id, answer.await)
 }
 
-pub(super) async fn pause(State(api): State<Api>, Extension(id): Extension<RequestId>, path: PathText) -> Response {
-    answered(&id, set_active(&api, path, false).await)
+pub(super) async fn pause(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+    path: PathText,
+) -> Response {
+    answered(&id, set_active(&api, &tenant, path, false).await)
 }
 
-pub(super) async fn resume(State(api): State<Api>, Extension(id): Extension<RequestId>, path: PathText) -> Response {
-    answered(&id, set_active(&api, path, true).await)
+pub(super) async fn resume(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+    path: PathText,
+) -> Response {
+    answered(&id, set_active(&api, &tenant, path, true).await)
 }
 
-async fn set_active(api: &Api, path: PathText, is_active: bool) -> Answer {
+async fn set_active(api: &Api, tenant: &Tenant, path: PathText, is_active: bool) -> Answer {
     let number = number(path)?;
-    update(api, ChangeSource { is_active: Some(is_active), ..of(number) }).await?;
-    Ok(Json(source_json(&read(api, number).await?, false)).into_response())
+    update(api, ChangeSource { is_active: Some(is_active), ..of(tenant, number)? }).await?;
+    Ok(Json(source_json(&read(api, tenant, number).await?, false)).into_response())
 }
 
-pub(super) async fn collect(State(api): State<Api>, Extension(id): Extension<RequestId>, path: PathText) -> Response {
+pub(super) async fn collect(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+    path: PathText,
+) -> Response {
     let answer = async {
         let number = number(path)?;
-        let source = read(&api, number).await?;
+        let source = read(&api, &tenant, number).await?;
         match poll_now(&api.store, source.id, TriggerType::Api).await? {
             Asked::Task(task) => {
                 (api.nudge)();
@@ -191,11 +212,16 @@ pub(super) async fn collect(State(api): State<Api>, Extension(id): Extension<Req
 }
 
 /// Adds the feeds of an OPML list.
-pub(super) async fn import_opml(State(api): State<Api>, Extension(id): Extension<RequestId>, body: String) -> Response {
+pub(super) async fn import_opml(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+    body: String,
+) -> Response {
     let answer = async {
         let outlines = sources::opml::read(&body).map_err(Failure::bad_request)?;
         let entries = outlines.into_iter().map(|outline| Ok(Said::outlined("rss", outline))).collect();
-        let Imported { added, existed, unusable } = sources::import(&*api.store, entries).await?;
+        let Imported { added, existed, unusable } = sources::import(&*api.store, tenant.project()?, entries).await?;
         (api.nudge)();
         let unusable: Vec<_> =
             unusable.iter().map(|(entry, reason)| json!({ "entry": entry, "reason": reason })).collect();
@@ -205,17 +231,26 @@ pub(super) async fn import_opml(State(api): State<Api>, Extension(id): Extension
 }
 
 /// The feeds among the sources as OPML.
-pub(super) async fn export_opml(State(api): State<Api>, Extension(id): Extension<RequestId>) -> Response {
-    let filter = SourceFilter { project_key: Some(PROJECT.into()), ..SourceFilter::default() };
-    let answer = api.store.sources(filter).await.map_err(Failure::from).map(|found| {
+pub(super) async fn export_opml(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+) -> Response {
+    let answer = async {
+        let found = api.store.sources(mine(&tenant)?).await?;
         let kind = [(axum::http::header::CONTENT_TYPE, "text/x-opml; charset=utf-8")];
-        (kind, sources::to_opml(&found)).into_response()
-    });
-    answered(&id, answer)
+        Ok((kind, sources::to_opml(&found)).into_response())
+    };
+    answered(&id, answer.await)
 }
 
-fn of(id: i64) -> ChangeSource {
-    ChangeSource { id, project_key: PROJECT.into(), ..ChangeSource::default() }
+/// The sources of the caller's project.
+fn mine(tenant: &Tenant) -> Result<SourceFilter, Failure> {
+    Ok(SourceFilter { project_key: Some(tenant.project()?.to_owned()), ..SourceFilter::default() })
+}
+
+fn of(tenant: &Tenant, id: i64) -> Result<ChangeSource, Failure> {
+    Ok(ChangeSource { id, project_key: tenant.project()?.to_owned(), ..ChangeSource::default() })
 }
 
 async fn update(api: &Api, change: ChangeSource) -> Result<(), Failure> {
@@ -234,8 +269,8 @@ async fn update(api: &Api, change: ChangeSource) -> Result<(), Failure> {
     }
 }
 
-async fn read(api: &Api, id: i64) -> Result<Source, Failure> {
-    let filter = SourceFilter { project_key: Some(PROJECT.into()), ids: Some(vec![id]), ..SourceFilter::default() };
+async fn read(api: &Api, tenant: &Tenant, id: i64) -> Result<Source, Failure> {
+    let filter = SourceFilter { ids: Some(vec![id]), ..mine(tenant)? };
     api.store.sources(filter).await?.pop().ok_or_else(|| unknown(id))
 }
 
@@ -293,13 +328,16 @@ fn millis(at: Ts) -> String {
 
 // --- the collector -------------------------------------------------------------------------------------------------
 
-pub(super) async fn status(State(api): State<Api>, Extension(id): Extension<RequestId>) -> Response {
-    answered(&id, collector_status(&api).await)
+pub(super) async fn status(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+) -> Response {
+    answered(&id, collector_status(&api, &tenant).await)
 }
 
-async fn collector_status(api: &Api) -> Answer {
-    let filter = SourceFilter { project_key: Some(PROJECT.into()), ..SourceFilter::default() };
-    let (sources, doing) = (api.store.sources(filter).await?, api.store.collecting(PROJECT).await?);
+async fn collector_status(api: &Api, tenant: &Tenant) -> Answer {
+    let (sources, doing) = (api.store.sources(mine(tenant)?).await?, api.store.collecting(tenant.project()?).await?);
     let now = doing.now.unwrap_or_else(|| api.clock.now());
     let shown: Vec<_> = sources.iter().map(status_json).collect();
     let paused = sources.iter().filter(|source| source.state.paused.is_some()).count();
@@ -374,25 +412,32 @@ pub(super) struct Wanted {
 pub(super) async fn items(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     wanted: Result<Query<Wanted>, QueryRejection>,
 ) -> Response {
-    answered(&id, raw_items(&api, wanted, ITEMS).await)
+    answered(&id, raw_items(&api, &tenant, wanted, ITEMS).await)
 }
 
 pub(super) async fn for_digest(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     wanted: Result<Query<Wanted>, QueryRejection>,
 ) -> Response {
-    answered(&id, raw_items(&api, wanted, DIGEST_ITEMS).await)
+    answered(&id, raw_items(&api, &tenant, wanted, DIGEST_ITEMS).await)
 }
 
-async fn raw_items(api: &Api, wanted: Result<Query<Wanted>, QueryRejection>, (usual, most): (u32, u32)) -> Answer {
+async fn raw_items(
+    api: &Api,
+    tenant: &Tenant,
+    wanted: Result<Query<Wanted>, QueryRejection>,
+    (usual, most): (u32, u32),
+) -> Answer {
     let Query(wanted) = wanted
         .map_err(|error| Failure { status: StatusCode::BAD_REQUEST, ..Failure::bad_request(error.body_text()) })?;
     let several = wanted.source_ids.as_deref().map(numbers).transpose()?;
     let filter = ItemFilter {
-        project_key: PROJECT.into(),
+        project_key: tenant.project()?.to_owned(),
         sources: several.or(wanted.source_id.map(|one| vec![one])),
         since: wanted.since,
         limit: wanted.limit.unwrap_or(usual).clamp(1, most),
@@ -431,8 +476,13 @@ fn item_json(item: &RawItem) -> Value {
     })
 }
 
-pub(super) async fn stats(State(api): State<Api>, Extension(id): Extension<RequestId>) -> Response {
-    let answer = api.store.raw_item_stats(PROJECT).await.map_err(Failure::from).map(|stats| {
+pub(super) async fn stats(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+) -> Response {
+    let answer = async {
+        let stats = api.store.raw_item_stats(tenant.project()?).await?;
         let shown = stats.iter().map(|of| {
             json!({
                 "source_id": of.source,
@@ -443,7 +493,7 @@ pub(super) async fn stats(State(api): State<Api>, Extension(id): Extension<Reque
                 "last_item_at": of.last_item_at.map(millis),
             })
         });
-        Json(shown.collect::<Vec<_>>()).into_response()
-    });
-    answered(&id, answer)
+        Ok(Json(shown.collect::<Vec<_>>()).into_response())
+    };
+    answered(&id, answer.await)
 }

@@ -53,12 +53,13 @@ impl Door {
                 crawler: None,
                 lock_timeout: std::time::Duration::from_secs(1_800),
                 batch_size: 10,
+                limits: crate::Limits::default(),
             },
         }
     }
 
     async fn key(&self, scope: Scope) -> String {
-        let (text, create) = key::generate("test", scope, false).unwrap();
+        let (text, create) = key::generate("test", scope, Vec::new(), false, false).unwrap();
         self.api.store.run(create).await.unwrap();
         text
     }

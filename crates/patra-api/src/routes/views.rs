@@ -11,6 +11,7 @@ use patra_core::port::query::{Filter, View};
 use patra_core::tx::Scope;
 
 use super::input::{self, PathText};
+use crate::auth::Tenant;
 use crate::envelope::{Failure, success};
 use crate::request_id::RequestId;
 use crate::{Api, auth};
@@ -21,6 +22,7 @@ pub(super) struct Params {
     provenance: Option<String>,
     endpoint: Option<String>,
     status: Option<String>,
+    job_type: Option<String>,
     plan: Option<i64>,
     task: Option<i64>,
     run: Option<i64>,
@@ -29,14 +31,17 @@ pub(super) struct Params {
 }
 
 impl Params {
-    fn filter(self) -> Result<Filter, Failure> {
+    fn filter(self, tenant: &Tenant) -> Result<Filter, Failure> {
         if self.limit.is_some_and(|limit| limit == 0 || limit > Filter::MAX_LIMIT) {
             return Err(Failure::bad_request(format!("limit must be between 1 and {}", Filter::MAX_LIMIT)));
         }
         input::without_nul("provenance", self.provenance.as_deref())?;
         input::without_nul("endpoint", self.endpoint.as_deref())?;
         input::without_nul("status", self.status.as_deref())?;
+        input::without_nul("job_type", self.job_type.as_deref())?;
         Ok(Filter {
+            project_key: tenant.sight()?.map(str::to_owned),
+            id: None,
             provenance_code: self.provenance,
             endpoint_name: self.endpoint,
             status: self.status,
@@ -44,6 +49,7 @@ impl Params {
             task: self.task,
             run: self.run,
             public_id: None,
+            job_type: self.job_type,
             instance: None,
             before_id: self.before_id,
             limit: self.limit.unwrap_or_default(),
@@ -57,6 +63,7 @@ pub(super) async fn list(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(granted): Extension<Scope>,
+    Extension(tenant): Extension<Tenant>,
     word: PathText,
     params: Asked,
 ) -> Response {
@@ -79,7 +86,7 @@ pub(super) async fn list(
         _ => Ok(view),
     });
     match allowed {
-        Ok(view) => rows(&api, &id, view, params).await,
+        Ok(view) => rows(&api, &id, &tenant, view, params).await,
         Err(failure) => failure.answer(&id),
     }
 }
@@ -88,16 +95,17 @@ pub(super) async fn credentials(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(granted): Extension<Scope>,
+    Extension(tenant): Extension<Tenant>,
     params: Asked,
 ) -> Response {
     match auth::require(granted, Scope::Admin) {
-        Ok(()) => rows(&api, &id, View::Credentials, params).await,
+        Ok(()) => rows(&api, &id, &tenant, View::Credentials, params).await,
         Err(failure) => failure.answer(&id),
     }
 }
 
-pub(super) async fn rows(api: &Api, id: &RequestId, view: View, params: Asked) -> Response {
-    match read(api, view, params).await {
+pub(super) async fn rows(api: &Api, id: &RequestId, tenant: &Tenant, view: View, params: Asked) -> Response {
+    match read(api, tenant, view, params).await {
         Ok((items, next)) => match raw(&items) {
             Ok(data) => success(id, &data, json!({ "next_before_id": next })),
             Err(failure) => failure.answer(id),
@@ -106,9 +114,14 @@ pub(super) async fn rows(api: &Api, id: &RequestId, view: View, params: Asked) -
     }
 }
 
-async fn read(api: &Api, view: View, params: Asked) -> Result<(Vec<String>, Option<i64>), Failure> {
+async fn read(api: &Api, tenant: &Tenant, view: View, params: Asked) -> Result<(Vec<String>, Option<i64>), Failure> {
     let Query(params) = params.map_err(|error| Failure::bad_request(error.body_text()))?;
-    let mut filter = params.filter()?;
+    let mut filter = params.filter(tenant)?;
+    // Where rows are of no project, they are for who runs the house.
+    if view.owner().is_none() {
+        tenant.is_operator()?;
+        filter.project_key = None;
+    }
     if let Some(status) = &filter.status {
         filter.status = Some(view.status(status).map_err(|error| Failure::bad_request(error.to_string()))?);
     }

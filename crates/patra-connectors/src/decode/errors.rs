@@ -1,13 +1,15 @@
-//! Errors that hide in answers of status 200 (ING-15-03).
+//! Errors that hide in answers of status 200 (ING-15-03), and what answers of other statuses mean.
 
 use serde_json::value::RawValue;
 
+use patra_core::port::transport::Response;
 use patra_core::{Fault, Level};
-use patra_spec::snapshot;
+use patra_spec::{Snapshot, snapshot};
 
 use super::condition::Condition;
 use super::paths::Paths;
 use super::scalar::spelled;
+use super::walk::Wanted;
 use crate::classify::Refused;
 
 /// How much of the far side's own words is kept.
@@ -43,15 +45,70 @@ impl ErrorRule {
             return None;
         }
         let said = self.message.and_then(|slot| found[slot]).or(value).and_then(spelled);
-        let mut message = format!("the far side answers with an error at {}", self.when.path());
-        if let Some(said) = said {
-            let words = said.chars().take(MAX_WORDS).map(|c| if c.is_control() { ' ' } else { c });
-            message.push_str(": ");
-            message.extend(words);
-        }
+        let message = worded(format!("the far side answers with an error at {}", self.when.path()), said.as_deref());
         let passes = value.and_then(spelled).is_some_and(|code| self.passing.iter().any(|known| *known == code));
         let level = if passes { Level::L1 } else { self.declared.level };
         let fault = Fault::new(self.declared.code, level, message);
         Some(Refused { fault, throttled: self.declared.throttle, retry_after: None })
     }
+}
+
+/// What a status means, where the manifest says so.
+#[derive(Debug)]
+pub(crate) struct StatusRules {
+    wanted: Wanted,
+    rules: Vec<StatusRule>,
+}
+
+#[derive(Debug)]
+struct StatusRule {
+    when: Option<Condition>,
+    message: Option<usize>,
+    declared: snapshot::ErrorRule,
+}
+
+impl StatusRules {
+    pub(crate) fn new(spec: &Snapshot) -> Result<StatusRules, Fault> {
+        let mut paths = Paths::default();
+        let mut rules = Vec::new();
+        for declared in spec.response.errors.iter().filter(|rule| !rule.status.is_empty()) {
+            let looks = !declared.when.path.is_empty();
+            rules.push(StatusRule {
+                when: looks.then(|| Condition::new(&declared.when, &mut paths)).transpose()?,
+                message: paths.maybe(declared.message_path.as_deref())?,
+                declared: declared.clone(),
+            });
+        }
+        Ok(StatusRules { wanted: paths.wanted(), rules })
+    }
+
+    /// The refusal by the first rule that applies, or as it is. A body that is no JSON holds nothing to look at.
+    pub(crate) fn refine(&self, refused: Refused, response: &Response) -> Refused {
+        let mut rules = self.rules.iter().filter(|rule| rule.declared.status.contains(&response.status)).peekable();
+        if rules.peek().is_none() {
+            return refused;
+        }
+        let text = std::str::from_utf8(&response.body).unwrap_or_default();
+        let found = self.wanted.find(text).unwrap_or_default();
+        let at = |slot: usize| found.get(slot).copied().flatten();
+        let applies = |rule: &&StatusRule| match &rule.when {
+            None => true,
+            Some(_) if found.is_empty() => false,
+            Some(when) => (!when.needs_value() || when.value(&found).is_some()) && when.holds(&found),
+        };
+        let Some(rule) = rules.find(applies) else { return refused };
+        let said = rule.message.and_then(at).and_then(spelled);
+        let message = worded(format!("the far side answered {}", response.status), said.as_deref());
+        let snapshot::ErrorRule { code, level, throttle, .. } = rule.declared;
+        Refused { fault: Fault::new(code, level, message), throttled: throttle, retry_after: refused.retry_after }
+    }
+}
+
+/// With the far side's own words, as far as they are kept.
+fn worded(mut message: String, said: Option<&str>) -> String {
+    if let Some(said) = said {
+        message.push_str(": ");
+        message.extend(said.chars().take(MAX_WORDS).map(|c| if c.is_control() { ' ' } else { c }));
+    }
+    message
 }

@@ -135,6 +135,25 @@ impl Items {
         Ok(Some(Record { key, version: Version { updated_at, source_version }, fields, payload, content_hash }))
     }
 
+    /// What the manifest maps of an item that is known otherwise; nothing when the filter does not want it.
+    pub(super) fn fields<'a>(
+        &self,
+        raw: &'a RawValue,
+        found: &mut Vec<Option<&'a RawValue>>,
+    ) -> Result<Option<String>, Flaw> {
+        self.wanted.find_into(raw.get(), found).map_err(|error| Flaw::new(None, format!("unreadable: {error}")))?;
+        if !self.filter.iter().all(|condition| condition.holds(found)) {
+            return Ok(None);
+        }
+        self.fields.map(found).map(Some).map_err(|reason| Flaw::new(None, reason))
+    }
+
+    /// The id of an item, if it can be read.
+    pub(super) fn id_of<'a>(&self, raw: &'a RawValue, found: &mut Vec<Option<&'a RawValue>>) -> Option<String> {
+        self.wanted.find_into(raw.get(), found).ok()?;
+        self.key(found).ok()
+    }
+
     /// The id of the item that was looked at last.
     pub(super) fn id(&self, found: &[Option<&RawValue>]) -> Option<Candidate> {
         self.key(found).ok().map(|id| Candidate { id, version: String::new() })
@@ -185,8 +204,12 @@ pub(super) struct Flaw {
 }
 
 impl Flaw {
-    fn new(key: Option<String>, reason: String) -> Flaw {
+    pub(super) fn new(key: Option<String>, reason: String) -> Flaw {
         Flaw { key, reason }
+    }
+
+    pub(super) fn of(self, key: Option<String>) -> Flaw {
+        Flaw { key, ..self }
     }
 
     pub(super) fn reject(self, index: usize, raw: &RawValue) -> Rejected {

@@ -6,9 +6,11 @@ mod auth;
 mod bodies;
 mod details;
 mod errors;
+mod links;
 mod paging;
 mod records;
 mod table;
+mod tweets;
 mod values;
 mod xml;
 

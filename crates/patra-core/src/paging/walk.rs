@@ -13,6 +13,12 @@ const MAX_EMPTY_PAGES: u32 = 10;
 /// Times that a slice is read from its first page again because its result set moved under the reading (G-23).
 const MAX_RESTARTS: u32 = 2;
 
+/// Tokens of a run that are remembered.
+const MAX_TOKENS: usize = 1_024;
+
+/// Ids of a run that are remembered; beyond them every id counts as new, and the run's budget bounds the reading.
+const MAX_IDS: usize = 65_536;
+
 /// Unusable items that a page has before their share counts.
 const MANY_UNUSABLE: usize = 4;
 
@@ -72,7 +78,9 @@ pub struct Walk {
     restarts: u32,
     unusable: u32,
     seen: LoopGuard,
-    tokens: TokensSeen,
+    tokens: Seen,
+    /// What the items so far are known by, where that decides on the end.
+    ids: Seen,
 }
 
 impl Walk {
@@ -87,7 +95,8 @@ impl Walk {
             restarts: 0,
             unusable: 0,
             seen: LoopGuard::default(),
-            tokens: TokensSeen::default(),
+            tokens: Seen::of(MAX_TOKENS),
+            ids: Seen::of(MAX_IDS),
         }
     }
 
@@ -108,12 +117,16 @@ impl Walk {
 
     /// A position was read, by this token.
     pub fn remember(&mut self, token: &str) {
-        self.tokens.remember(token);
+        self.tokens.add(content_hash(token.as_bytes()));
     }
 
     /// Whether this token may have been read before; beyond what is remembered, every one may.
     pub fn may_have_read(&self, token: &str) -> bool {
-        self.tokens.is_full() || self.tokens.has(token)
+        self.tokens.is_full() || self.has_read(token)
+    }
+
+    fn has_read(&self, token: &str) -> bool {
+        self.tokens.has(&content_hash(token.as_bytes()))
     }
 
     /// Takes note of the page at `here` and says what follows it. `content` tells pages apart.
@@ -153,6 +166,9 @@ impl Walk {
         if facts.items > 0 && !again && self.seen.repeats(content) {
             return self.repeated(rule, here, facts.total);
         }
+        if rule.repeat_ends && !again && !facts.ids.is_empty() && !self.ids.add_all(&facts.ids) {
+            return Step::End(End::Repeated);
+        }
         let (next, perhaps) = match rule.next(here, facts, self.all_full) {
             Next::At(next) => (next, false),
             Next::Perhaps(next) => (next, true),
@@ -162,7 +178,7 @@ impl Walk {
             }
             Next::Broken(reason) => return broken(reason),
         };
-        let came_before = |token: &String| here.token_key().as_ref() == Some(token) || self.tokens.has(token);
+        let came_before = |token: &String| here.token_key().as_ref() == Some(token) || self.has_read(token);
         if rule.unique_tokens && next.token_key().as_ref().is_some_and(came_before) {
             return Step::End(End::TokenSeen);
         }
@@ -175,7 +191,7 @@ impl Walk {
     fn repeated(&self, rule: &Rule, here: &Position, total: Option<u64>) -> Step {
         let before = rule.before(here);
         let all_seen = total.is_none_or(|total| before.unwrap_or(self.items) >= total);
-        if (before.is_some() || rule.always_token) && all_seen {
+        if rule.repeat_ends || ((before.is_some() || rule.always_token) && all_seen) {
             Step::End(End::Repeated)
         } else {
             broken("the far side serves the same page again and again")
@@ -264,27 +280,35 @@ impl LoopGuard {
     }
 }
 
-/// The tokens of a run, as far as they can be remembered in little room.
-#[derive(Debug, Default)]
-struct TokensSeen {
+/// Hashes of what came, as far as they can be remembered in little room.
+#[derive(Debug)]
+struct Seen {
     hashes: BTreeSet<[u8; 16]>,
+    most: usize,
 }
 
-impl TokensSeen {
-    const REMEMBERED: usize = 1_024;
+impl Seen {
+    fn of(most: usize) -> Seen {
+        Seen { hashes: BTreeSet::new(), most }
+    }
 
-    fn remember(&mut self, token: &str) {
-        if !self.is_full() {
-            self.hashes.insert(content_hash(token.as_bytes()));
-        }
+    /// True when it is new, or cannot be remembered.
+    fn add(&mut self, hash: [u8; 16]) -> bool {
+        if self.is_full() { !self.has(&hash) } else { self.hashes.insert(hash) }
+    }
+
+    /// True when one of them is.
+    fn add_all(&mut self, hashes: &[[u8; 16]]) -> bool {
+        // All are to be remembered, not only those up to the first new one.
+        hashes.iter().filter(|hash| self.add(**hash)).count() > 0
     }
 
     fn is_full(&self) -> bool {
-        self.hashes.len() >= Self::REMEMBERED
+        self.hashes.len() >= self.most
     }
 
-    fn has(&self, token: &str) -> bool {
-        self.hashes.contains(&content_hash(token.as_bytes()))
+    fn has(&self, hash: &[u8; 16]) -> bool {
+        self.hashes.contains(hash)
     }
 }
 
@@ -307,9 +331,49 @@ mod tests {
         let mut walk = Walk::new(true);
         walk.remember("a");
         assert!(walk.may_have_read("a") && !walk.may_have_read("b"));
-        for number in 0..TokensSeen::REMEMBERED {
+        for number in 0..MAX_TOKENS {
             walk.remember(&number.to_string());
         }
-        assert!(walk.may_have_read("b") && !walk.tokens.has("b"));
+        assert!(walk.may_have_read("b") && !walk.has_read("b"));
+    }
+
+    /// Pages of ids at tokens that are always new, each saying that there is more.
+    fn steps(rule: &Rule, pages: &[&[u8]]) -> Vec<Step> {
+        let (mut walk, mut steps) = (Walk::new(true), Vec::new());
+        for (at, ids) in pages.iter().enumerate() {
+            let facts = Facts {
+                items: ids.len() as u32,
+                has_more: Some(true),
+                next_token: Some(format!("t{at}")),
+                ids: ids.iter().map(|id| [*id; 16]).collect(),
+                ..Facts::default()
+            };
+            let here = Position::Token(at.checked_sub(1).map(|before| format!("t{before}")));
+            // Whatever the ids, no two pages have the same content.
+            steps.push(walk.after(rule, &here, &facts, [at as u8 + 100; 16], &[]));
+        }
+        steps
+    }
+
+    // covers: TWEET-25, TWEET-170
+    #[test]
+    fn a_page_without_a_new_id_is_the_end_where_that_is_declared_and_nowhere_else() {
+        let plain = Rule::new(super::super::Kind::Token { initial: None }, 2);
+        let tweets = Rule { repeat_ends: true, ..plain.clone() };
+        let pages: &[&[u8]] = &[&[1, 2], &[2, 3], &[3, 1]];
+        let next = |token: &str| Step::Next { next: Position::Token(Some(token.into())), perhaps: false };
+        assert_eq!(steps(&tweets, pages), [next("t0"), next("t1"), Step::End(End::Repeated)]);
+        assert_eq!(steps(&plain, pages), [next("t0"), next("t1"), next("t2")]);
+    }
+
+    // covers: TWEET-25
+    #[test]
+    fn the_same_page_again_is_the_end_where_a_repetition_is() {
+        let rule = Rule { repeat_ends: true, ..Rule::new(super::super::Kind::Token { initial: None }, 2) };
+        let mut walk = Walk::new(true);
+        let facts = Facts { items: 2, has_more: Some(true), next_token: Some("b".into()), ..Facts::default() };
+        walk.after(&rule, &Position::Token(None), &facts, [1; 16], &[]);
+        let again = walk.after(&rule, &Position::Token(Some("b".into())), &facts, [1; 16], &[]);
+        assert_eq!(again, Step::End(End::Repeated));
     }
 }

@@ -13,6 +13,8 @@
 mod details;
 mod ended;
 mod fuse;
+mod limit;
+mod options;
 mod order;
 mod page;
 mod place;
@@ -47,6 +49,9 @@ use crate::window::Window;
 
 pub use details::Details;
 pub use ended::{Ended, Outcome};
+use limit::Limit;
+pub use options::Options;
+use options::{MAX_ADVANCE_RETRIES, STORE_RETRY};
 pub use order::Order;
 pub use page::{Evidence, Left, Page, Refusal};
 use poll::Polling;
@@ -55,24 +60,6 @@ use reader::Reader;
 use refused::give_back;
 pub use split::{Limits, Split};
 pub use update::WANTED_AT_ONCE;
-
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Longest wait that keeps the worker; a longer one gives the task back to the queue (ING-15-04).
-    pub inline_wait: Duration,
-    /// Pages that may be read and not yet committed.
-    pub lookahead: usize,
-    /// Failed attempts without progress after which the task fails.
-    pub max_attempts: u32,
-    /// Refusals for pacing (429) in a row that one batch sits out before the task is given back.
-    pub max_throttles: u32,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options { inline_wait: Duration::from_secs(15), lookahead: 1, max_attempts: 5, max_throttles: 20 }
-    }
-}
 
 /// What the run must know of its spec.
 #[derive(Clone, Debug)]
@@ -154,6 +141,9 @@ pub struct Run {
     lost: bool,
     cursor: Option<Mark>,
     bounds: Bounds,
+    limit: Option<Limit>,
+    /// Enough is read unless all of it is new, which its commits will tell.
+    awaits_news: bool,
     polling: Polling,
     advice: Advice,
     /// When the reading began.
@@ -190,6 +180,8 @@ impl Run {
         let bounds = Bounds::of_task(&lease.params).unwrap_or_default();
         Run {
             bounds,
+            limit: None,
+            awaits_news: false,
             polling: Polling::default(),
             advice: Advice::default(),
             began: Ts::MAX,
@@ -346,8 +338,10 @@ impl Run {
         let Stage::Preparing { resume } = &mut self.stage else { return };
         let resume = resume.take();
         self.began = now;
-        match prepared.and_then(|policy| self.readable(policy)) {
-            Ok(policy) => {
+        let limited = |policy: Arc<Policy>| Ok((Limit::of_task(&policy.paging, &self.lease.params)?, policy));
+        match prepared.and_then(|policy| self.readable(policy)).and_then(limited) {
+            Ok((limit, policy)) => {
+                self.limit = limit;
                 match resume {
                     None => {
                         self.reader.begin(self.first(&policy), self.bounds.pages.is_none_or(|pages| pages.from == 0));
@@ -410,6 +404,8 @@ impl Run {
         }
         let uncommitted = self.queue.len() + usize::from(self.committing);
         match &self.verdict {
+            None if self.awaits_news && uncommitted == 0 => self.on_news(wants),
+            None if self.awaits_news => {}
             None if self.reader.wants_ids() && uncommitted == 0 => self.ask_for_ids(wants),
             None if self.reader.wants_ids() => {}
             None if uncommitted <= self.options.lookahead && self.reader.may_ask() => wants.push(self.reader.permit()),
@@ -483,18 +479,6 @@ impl Run {
         self.store = StoreSlot::Sent { tx, tries: 0 };
     }
 }
-
-/// How often a store that fails is asked again to move a cursor.
-const MAX_ADVANCE_RETRIES: u32 = 3;
-
-/// How a store that does not answer is asked again.
-const STORE_RETRY: retry::Policy = retry::Policy {
-    max_attempts: u32::MAX,
-    min_delay_ms: 50,
-    max_delay_ms: 5_000,
-    multiplier_percent: 200,
-    jitter_percent: 20,
-};
 
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::pool::{Capture, Captured};
 use crate::crawl::{Candidate, Execution, Tried};
 use crate::state::ExecutionStatus;
 use crate::time::Ts;
@@ -145,6 +146,8 @@ pub struct WriteNote {
     pub platform: String,
     pub note: NewNote,
     pub tried: Tried,
+    /// URLs for the pool, where somebody wants them.
+    pub capture: Option<Capture>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -166,6 +169,7 @@ pub struct NoteWritten {
     /// Of the item.
     pub id: i64,
     pub created: bool,
+    pub captured: Captured,
 }
 
 /// Takes back what the dead hold (CRAWL-130..132): executions that are not alive become `timeout`; records that were locked

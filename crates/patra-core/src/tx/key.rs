@@ -40,6 +40,10 @@ pub struct CreateKey {
     pub hash: String,
     pub name: String,
     pub scope: Scope,
+    /// The only projects that it may act for; empty for all.
+    pub projects: Vec<String>,
+    /// It may write what all projects see.
+    pub shared: bool,
     pub only_first: bool,
 }
 

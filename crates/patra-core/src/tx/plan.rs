@@ -41,6 +41,15 @@ pub struct Fired {
     pub existed: bool,
 }
 
+/// The provenance of what the collector polls without a manifest.
+const COLLECTOR: &str = "collector";
+
+/// `ing_schedule_instance.job_type` of a trigger whose maker names none: the provenance, or, of what the collector polls, the
+/// endpoint.
+pub fn job_type<'a>(provenance_code: &'a str, endpoint_name: &'a str) -> &'a str {
+    if provenance_code == COLLECTOR { endpoint_name } else { provenance_code }
+}
+
 /// Fires up to `limit` schedules whose time has come (`next_due_at <= now`), oldest first. Each moves to its first due
 /// time after now, so a long pause makes one firing, not many (G-18). A schedule whose last trigger still waits for
 /// planning only moves, and so does one whose last trigger has a partition that waits. The trigger's `public_id` is
@@ -332,6 +341,12 @@ impl TriggerTaken {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_is_of_the_type_of_its_provenance_and_a_poll_of_its_source() {
+        assert_eq!(job_type("pubmed", "search"), "pubmed");
+        assert_eq!(job_type("collector", "rss"), "rss");
+    }
 
     #[test]
     fn a_missed_schedule_keeps_its_step_and_fires_once() {

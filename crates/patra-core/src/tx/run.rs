@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::control::Hold;
 use super::plan::NewSlice;
+use super::pool::{Capture, Captured};
 use super::refresh::Checked;
 use super::source::PollEnd;
 use super::task::{LeaseRef, Lineage};
@@ -108,6 +109,8 @@ pub struct CommitBatch {
     /// JSON, redacted.
     pub request_digest: String,
     pub response_digest: String,
+    /// URLs for the pool, where somebody wants them.
+    pub capture: Option<Capture>,
 }
 
 /// An answer of the far side as it came, for `ing_raw`: one per batch. Kept until now + `keep`.
@@ -222,6 +225,7 @@ pub struct BatchCommitted {
     pub stats: BatchStats,
     /// It had been committed before.
     pub replayed: bool,
+    pub captured: Captured,
 }
 
 /// Closes a run. `Fenced` unless the task is EXECUTING under this fence; a run that is closed already under this fence

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::control::{Cancel, Target};
 use crate::id::{CredentialId, SourceId, TaskId};
 use crate::source::{Interval, Validators};
 use crate::state::TriggerType;
@@ -111,6 +112,43 @@ pub struct Poll {
     pub unfit: Vec<UnfitPoll>,
     /// The snapshots that the polls name: hash and body.
     pub snapshots: Vec<(String, String)>,
+    /// They are one job, which somebody asked for.
+    pub job: Option<NewScrape>,
+}
+
+/// One job that polls many sources, at most one each: a trigger, PLANNED, type API, operation HARVEST, scheduler `scrape`, job
+/// and log its public id, whose children are the triggers of the polls (`parent_id`, `root_id`). All of them or none: when one is deleted, not the one that was seen, or has a poll under way
+/// (DISPATCHED or EXECUTING) or one that waits for another job, nothing is written and the answer names the conflict. A poll
+/// that merely waits for its turn, of no job, is cancelled by its trigger ([`NewScrape::instead_of`]): this one takes its place.
+/// The same `public_id` again writes nothing, is no conflict, and answers the tasks that there are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NewScrape {
+    pub public_id: String,
+    pub project_key: String,
+    pub job_type: String,
+    pub provenance_code: String,
+    pub endpoint_name: String,
+    /// JSON, an object.
+    pub params: String,
+    pub request_id: Option<String>,
+}
+
+impl NewScrape {
+    /// What ends a poll that waits, known by its trigger, when this job polls the source itself.
+    pub fn instead_of(&self, trigger: String) -> Cancel {
+        let reason = "it polls the source itself".to_owned();
+        Cancel { target: Target::Trigger(trigger), reason, by: format!("job {}", self.public_id) }
+    }
+}
+
+/// Why a job was not begun. Of several who are at it, the one that has the source with the smallest id.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Busy {
+    /// Of the job that is at it, or of the poll's own trigger. Empty when nobody is: a source is gone, or was polled since it
+    /// was read.
+    pub public_id: String,
+    /// Those that are busy by it, by id.
+    pub sources: Vec<SourceId>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -152,6 +190,8 @@ impl NewPoll {
 pub struct Polled {
     /// The task of each poll, in the order given; `None` where it was left out.
     pub tasks: Vec<Option<TaskId>>,
+    /// Of a job: it was not begun.
+    pub busy: Option<Busy>,
     pub now: Ts,
 }
 
@@ -177,6 +217,9 @@ pub struct ClaimPolls {
     pub per_host: u32,
 }
 
+/// The event that new tweets are told by (TWEET-71).
+pub const TWEETS_COLLECTED: &str = "tweets.collected";
+
 /// What the end of a run means for its source, see [`EndRun`](super::EndRun). Nothing, unless its task has ended: SUCCEEDED
 /// and PARTIAL are a success, FAILED a failure ([`crate::source::State::after`]).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -189,6 +232,21 @@ pub struct PollEnd {
     /// A failure is the network's, not the source's.
     pub offline: bool,
     pub gone: bool,
+    /// A success is counted in `source_stats` ([`crate::tweet::FetchStats`]): fetched are the records that the task's committed
+    /// batches inserted, updated or skipped, new those that they inserted.
+    pub counted: bool,
+    /// A success that brought something new is told: an event [`TWEETS_COLLECTED`] in the outbox, with `job` (the root's public id, or
+    /// the trigger's own), `source_id`, `username` (the config's) and `tweet_ids` (keys of the items whose run is one of the task's, by key).
+    pub tell: bool,
+}
+
+impl PollEnd {
+    /// The payload of the event, see [`PollEnd::tell`].
+    pub fn event(&self, job: &str, username: Option<&str>, tweet_ids: &[String]) -> String {
+        let source_id = self.source;
+        serde_json::json!({ "job": job, "source_id": source_id, "username": username, "tweet_ids": tweet_ids })
+            .to_string()
+    }
 }
 
 /// Says that a collector lives, and what it does. One row per owner; those of others that are older than a day go.
@@ -208,12 +266,15 @@ pub struct Beaten {
 
 /// Empties items of these kinds that were first stored before now - `keep`: fields and payload go, the key stays, so that
 /// they do not come back as new (COLL-110). And forgets the ledger of polls that ended before now - `keep_ledger`: trigger,
-/// plan, slice, task, runs and batches. At most `limit` of each.
+/// plan, slice, task, runs and batches, those of a job apart. At most `limit` of each.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Clean {
     /// `None`: for ever.
     pub keep: Option<Duration>,
     pub keep_ledger: Duration,
+    /// Chores that ended before now - this are forgotten, and jobs that poll sources with all their polls, once every one of these
+    /// has ended.
+    pub keep_jobs: Duration,
     pub limit: u32,
 }
 
@@ -221,6 +282,7 @@ pub struct Clean {
 pub struct Cleaned {
     pub items: u32,
     pub polls: u32,
+    pub jobs: u32,
 }
 
 /// Sets or, without a value, removes a setting in `config`.

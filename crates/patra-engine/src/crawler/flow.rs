@@ -24,7 +24,7 @@ use patra_core::{Code, Ts};
 use super::{Behalf, Crawler, Search, Trouble, Wish};
 use crate::crawler::FoundNote;
 use crate::keeper;
-use crate::sources::PROJECT;
+use crate::pool::capture_note;
 
 /// Waits before the first, second and third try again (CRAWL-173).
 pub const BACKOFF: [Duration; 3] = [Duration::from_secs(5), Duration::from_secs(15), Duration::from_secs(45)];
@@ -123,13 +123,14 @@ pub fn read_tokens(vault: &VaultCell, candidate: &Candidate) -> Result<BTreeMap<
 pub async fn wish(
     crawls: &dyn Crawls,
     vault: &VaultCell,
+    project_key: &str,
     platform: &str,
     note_id: String,
     mut tokens: BTreeMap<String, String>,
 ) -> Result<Wish, FlowError> {
     if tokens.is_empty() {
         let wanted = Wanted {
-            project_key: PROJECT.to_owned(),
+            project_key: project_key.to_owned(),
             platform: Some(platform.to_owned()),
             note_id: Some(note_id.clone()),
             limit: 1,
@@ -314,8 +315,9 @@ impl Work<'_> {
     }
 
     async fn write(&mut self, record: &Candidate, note: Value, request_id: &str) -> Result<(), FlowError> {
-        let write =
+        let mut write =
             new_note(&self.flow.project_key, &record.platform, &record.note_id, None, &note, self.tried(request_id));
+        capture_note(&**self.store, &mut write).await?;
         let NoteWritten { created, .. } = self.store.run(Arc::new(write)).await?;
         let count = if created { &mut self.report.collected } else { &mut self.report.skipped };
         *count += 1;
@@ -402,5 +404,6 @@ pub fn new_note(
             payload,
         },
         tried,
+        capture: None,
     }
 }

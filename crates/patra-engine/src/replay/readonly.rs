@@ -6,16 +6,21 @@ use patra_core::Ts;
 use patra_core::alert;
 use patra_core::crawl::{Candidate as WaitingNote, Execution, Note};
 use patra_core::credential::Credential;
-use patra_core::id::{PlanId, RunId};
+use patra_core::id::{PlanId, RunId, SourceId};
 use patra_core::port::crawl;
 use patra_core::port::credential::Ask;
+use patra_core::port::pool::{
+    CaptureRule, Document, DocumentFilter, EndedJob, JobFilter, JobPoll, Project, StoredTweet, TweetFilter, UrlFilter,
+    UrlPage,
+};
 use patra_core::port::query::{
     Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
 };
 use patra_core::port::source::{Collecting, Due, ItemFilter, ItemStats, RawItem, Source, SourceFilter};
-use patra_core::port::{Boxed, Commands, Crawls, Credentials, Queries, Sources, Store};
+use patra_core::port::{Boxed, Commands, Crawls, Credentials, Pool, Queries, Sources, Store};
 use patra_core::record::{Candidate, Stream};
 use patra_core::registry::DictType;
+use patra_core::tweet::FetchStats;
 use patra_core::tx::{Done, IdRange, Tx, TxError, TypeRow, Wanted};
 
 /// Reads as the store behind it does.
@@ -137,6 +142,53 @@ impl Sources for ReadOnly {
     }
 
     fn collecting(&self, _project_key: &str) -> Boxed<'_, Result<Collecting, TxError>> {
+        no_sources()
+    }
+}
+
+impl Pool for ReadOnly {
+    fn projects(&self) -> Boxed<'_, Result<Vec<Project>, TxError>> {
+        no_sources()
+    }
+
+    fn pool_urls(&self, _ask: UrlFilter) -> Boxed<'_, Result<UrlPage, TxError>> {
+        no_sources()
+    }
+
+    fn capture_rules(&self, _project_key: Option<&str>) -> Boxed<'_, Result<Vec<CaptureRule>, TxError>> {
+        no_sources()
+    }
+
+    fn documents(&self, _ask: DocumentFilter) -> Boxed<'_, Result<Vec<Document>, TxError>> {
+        no_sources()
+    }
+
+    fn ended_jobs(&self, _ask: JobFilter) -> Boxed<'_, Result<Vec<EndedJob>, TxError>> {
+        no_sources()
+    }
+
+    fn items_of_job(
+        &self,
+        _instance: i64,
+        _after: i64,
+        _limit: u32,
+    ) -> Boxed<'_, Result<Vec<(i64, String, String)>, TxError>> {
+        no_sources()
+    }
+
+    fn polls_of_job(&self, _instance: i64) -> Boxed<'_, Result<Vec<JobPoll>, TxError>> {
+        no_sources()
+    }
+
+    fn fetch_stats(&self, _sources: &[SourceId]) -> Boxed<'_, Result<Vec<(SourceId, FetchStats)>, TxError>> {
+        no_sources()
+    }
+
+    fn tweets(&self, _ask: TweetFilter) -> Boxed<'_, Result<Vec<StoredTweet>, TxError>> {
+        no_sources()
+    }
+
+    fn job_types(&self) -> Boxed<'_, Result<Vec<String>, TxError>> {
         no_sources()
     }
 }

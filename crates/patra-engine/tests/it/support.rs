@@ -1,5 +1,7 @@
 //! A world for the engine: in-memory store, virtual clock, a far side made of a function.
 
+mod pool;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

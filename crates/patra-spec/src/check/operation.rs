@@ -12,7 +12,7 @@ use super::window::filters;
 use crate::iso::Iso;
 use crate::manifest::Endpoint;
 use crate::snapshot::Snapshot;
-use crate::words::Role;
+use crate::words::{Format, Role};
 
 /// When a cursor that does not move is reported (C-28).
 const STALL: Duration = Duration::from_secs(1_800);
@@ -51,7 +51,8 @@ impl Check<'_> {
         let (source, records) = detail.unwrap_or((name, endpoint));
         let monotonic = endpoint.window.as_ref().is_some_and(|window| window.monotonic == Some(true));
         let replaced = monotonic && filters(endpoint);
-        if records.response.updated_at_path.is_none() && !replaced {
+        let dated = records.response.updated_at_path.is_some() || records.response.format == Some(Format::Tweets);
+        if !dated && !replaced {
             let message = format!("{operation} needs `updated_at_path`: without an update time nothing can be ordered");
             let hint = match monotonic {
                 true => "`monotonic` can replace it only where the far side filters: supports_updated_since: true",
@@ -90,7 +91,7 @@ pub(crate) fn warnings(spec: &Snapshot, endpoint: &Endpoint) -> Vec<String> {
     let (response, window, update) = (&spec.response, &spec.window, spec.operation == Operation::Update);
     let records = spec.two_phase.as_ref().map_or(response, |two_phase| &two_phase.detail.response);
     warn(
-        records.updated_at_path.is_none(),
+        records.updated_at_path.is_none() && records.format != Format::Tweets,
         "no response.updated_at_path: records are replaced when their content differs".into(),
     );
     let counted = response.total_path.is_some() || response.total_header.is_some();

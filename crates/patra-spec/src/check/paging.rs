@@ -30,6 +30,7 @@ impl Check<'_> {
         self.sizes(path, endpoint, paging);
         self.ceiling(path, endpoint, paging);
         self.page_range(path, endpoint, paging);
+        self.reach(path, endpoint, paging);
         self.hosts(path, paging);
         let Some(kind) = paging.r#type else {
             let hint = "one of token, offset, page, url, time";
@@ -94,6 +95,29 @@ impl Check<'_> {
         self.needs_total(&path, endpoint, "`page_range` needs a total that tells how many pages there are");
     }
 
+    /// A slice that ends before its window does would leave a gap: only what is polled has an end of one's own choosing.
+    fn reach(&mut self, path: &str, endpoint: &Endpoint, paging: &Pagination) {
+        for (key, param) in [
+            ("limit_param", &paging.limit_param),
+            ("limit_max_param", &paging.limit_max_param),
+            ("until_param", &paging.until_param),
+        ] {
+            let Some(param) = param else { continue };
+            let path = format!("{path}.{key}");
+            if !endpoint.params.contains_key(param) {
+                let message = format!("there is no param {}", crate::problem::quote(param));
+                self.report_with(&path, message, format!("declare it: params: {{ {param}: {{}} }}"));
+            }
+            if endpoint.polled != Some(true) || endpoint.two_phase.is_some() {
+                let message = format!("`{key}` is for endpoints that sources poll, and that give whole records");
+                self.report_with(&path, message, "set `polled: true`, or remove it");
+            }
+        }
+        if paging.limit_max_param.is_some() && paging.limit_param.is_none() {
+            self.report(&format!("{path}.limit_max_param"), "`limit_max_param` has no meaning without `limit_param`");
+        }
+    }
+
     fn needs_total(&mut self, path: &str, endpoint: &Endpoint, message: &str) {
         if endpoint.response.total_path.is_none() && endpoint.response.total_header.is_none() {
             self.report_with(path, message, "add response.total_path or response.total_header");
@@ -150,6 +174,7 @@ impl Check<'_> {
             ("initial", paging.initial.is_some(), kind == Token),
             ("always_token", paging.always_token.is_some(), kind == Token),
             ("unique_tokens", paging.unique_tokens.is_some(), matches!(kind, Token | Url)),
+            ("repeat_ends", paging.repeat_ends.is_some(), kind != Time),
             ("tail_probe", paging.tail_probe.is_some(), kind != Time),
             ("next_url_path", paging.next_url_path.is_some(), kind == Url),
             ("next_url_header", paging.next_url_header.is_some(), kind == Url),

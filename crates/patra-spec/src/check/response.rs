@@ -1,5 +1,7 @@
 //! Answers: how they are read, where things stand in them, which of them are errors.
 
+use patra_core::tweet::COLUMNS;
+
 use super::Check;
 use crate::manifest::{Condition, Csv, Endpoint, ErrorRule, Response};
 use crate::pattern::Pattern;
@@ -42,9 +44,11 @@ impl Check<'_> {
 
     /// Two of the required trio; whether an update time is needed depends on the operation (C-23).
     fn trio(&mut self, path: &str, response: &Response) {
-        let items = response.items_path.is_some() || response.format == Some(Format::Csv);
-        for (key, there, example) in [("items_path", items, "$.items"), ("id_path", response.id_path.is_some(), "$.id")]
-        {
+        // Tweets are found and known without being told how.
+        let tweets = response.format == Some(Format::Tweets);
+        let items = response.items_path.is_some() || response.format == Some(Format::Csv) || tweets;
+        let id = response.id_path.is_some() || tweets;
+        for (key, there, example) in [("items_path", items, "$.items"), ("id_path", id, "$.id")] {
             if !there {
                 let hint = format!("for example {key}: {example}");
                 self.report_with(&format!("{path}.{key}"), format!("`{key}` is missing"), hint);
@@ -97,6 +101,36 @@ impl Check<'_> {
             Format::Html => self.html(path, response),
             Format::Xml => self.elements(path, response),
             Format::Csv => self.rows(path, endpoint),
+            Format::Tweets => self.tweets(path, endpoint),
+        }
+    }
+
+    /// Where things stand in a page of tweets is known, and so are the names of their columns.
+    fn tweets(&mut self, path: &str, endpoint: &Endpoint) {
+        let response = &endpoint.response;
+        for (key, there) in [
+            ("items_path", response.items_path.is_some()),
+            ("id_path", response.id_path.is_some()),
+            ("updated_at_path", response.updated_at_path.is_some()),
+            ("updated_at_format", response.updated_at_format.is_some()),
+            ("version_path", response.version_path.is_some()),
+        ] {
+            if there {
+                let message = format!("`{key}` has no meaning with tweets: where things stand is known");
+                self.report_with(&format!("{path}.{key}"), message, "remove it");
+            }
+        }
+        let endpoint_path = path.trim_end_matches(".response");
+        for name in endpoint.fields.keys().chain(endpoint.record.add.keys()) {
+            if COLUMNS.contains(&name.as_str()) {
+                let section = if endpoint.fields.contains_key(name) { "fields" } else { "record.add" };
+                let message = format!("every tweet has `{name}` already");
+                self.report_with(&format!("{endpoint_path}.{section}.{name}"), message, "use another name");
+            }
+        }
+        if endpoint.two_phase.is_some() {
+            let message = "tweets come whole: there is nothing to fetch apart";
+            self.report(&format!("{endpoint_path}.two_phase"), message);
         }
     }
 
@@ -176,7 +210,21 @@ impl Check<'_> {
     }
 
     fn error_rule(&mut self, path: &str, rule: &ErrorRule) {
-        self.condition(path, &rule.when);
+        match rule.status.is_empty() || rule.when.path.is_some() {
+            true => self.condition(path, &rule.when),
+            false if rule.when != Condition::default() => {
+                self.report_with(&format!("{path}.path"), "`path` is missing", "for example path: $.error");
+            }
+            false => {}
+        }
+        for (at, status) in rule.status.iter().enumerate() {
+            let message = match status {
+                401 | 429 => "means the same always: a rejected credential, or a wish for a pause",
+                400..=599 => continue,
+                _ => "is no status of an error: expected 400 to 599",
+            };
+            self.report(&format!("{path}.status[{at}]"), format!("{status} {message}"));
+        }
         self.selector(&format!("{path}.message_path"), rule.message_path.as_deref());
         if rule.throttle == Some(true) && rule.level.is_some_and(|level| level != patra_core::Level::L1) {
             self.report_with(&format!("{path}.level"), "what is to be waited out is of level L1", "remove `level`");

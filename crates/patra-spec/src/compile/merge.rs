@@ -99,6 +99,10 @@ fn pagination(endpoint: &Endpoint) -> Option<Pagination> {
         base1: paging.base.map(|base| base == 1),
         always_token: paging.always_token.unwrap_or(false),
         unique_tokens: paging.unique_tokens.unwrap_or(false),
+        repeat_ends: paging.repeat_ends.unwrap_or(false),
+        limit_param: paging.limit_param,
+        limit_max_param: paging.limit_max_param,
+        until_param: paging.until_param,
         tail_probe: paging.tail_probe.unwrap_or(false),
     })
 }

@@ -117,6 +117,7 @@ fn pagination(paging: &snapshot::Pagination) -> Pagination {
         order_by: Some(paging.order_by.clone()),
         always_token: unless(paging.always_token, kind != PagingType::Token),
         unique_tokens: unless(paging.unique_tokens, !matches!(kind, PagingType::Token | PagingType::Url)),
+        repeat_ends: unless(paging.repeat_ends, kind == PagingType::Time),
         tail_probe: unless(paging.tail_probe, kind == PagingType::Time),
         ..Pagination::default()
     }

@@ -94,12 +94,15 @@ pub struct Html {
     pub empty_text: Option<String>,
 }
 
-/// An error that hides in an answer of status 200.
+/// An error that hides in an answer of status 200, or what one of another status means.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ErrorRule {
     #[serde(flatten)]
     pub when: Condition,
+    /// Of answers that are errors by their status, in the place of those that seem to be none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub status: Vec<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<Level>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -126,6 +126,10 @@ fn pagination(reader: &mut Reader, path: &str, node: &Node) -> Option<Pagination
         base: reader.get(s, "base", Reader::whole),
         always_token: reader.get(s, "always_token", Reader::flag),
         unique_tokens: reader.get(s, "unique_tokens", Reader::flag),
+        repeat_ends: reader.get(s, "repeat_ends", Reader::flag),
+        limit_param: reader.get(s, "limit_param", Reader::text),
+        limit_max_param: reader.get(s, "limit_max_param", Reader::text),
+        until_param: reader.get(s, "until_param", Reader::text),
         tail_probe: reader.get(s, "tail_probe", Reader::flag),
     };
     reader.close(&section);

@@ -111,6 +111,7 @@ fn error_rule(reader: &mut Reader, path: &str, node: &Node) -> Option<ErrorRule>
     let s = &mut section;
     let rule = ErrorRule {
         when: condition(reader, s),
+        status: reader.get(s, "status", Reader::wholes).unwrap_or_default(),
         level: reader.get(s, "level", level),
         code: reader.get(s, "code", code),
         message_path: reader.get(s, "message_path", Reader::text),

@@ -44,12 +44,14 @@ pub struct Response {
     pub version_path: Option<String>,
 }
 
-/// An error that hides in an answer of status 200.
+/// An error that hides in an answer of status 200, or what one of another status means.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorRule {
     #[serde(flatten)]
     pub when: Condition,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub status: Vec<u16>,
     pub level: Level,
     pub code: Code,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -94,6 +94,9 @@ impl Snapshot {
             max_page: declared.max_page,
             always_token: declared.always_token,
             unique_tokens: declared.unique_tokens,
+            repeat_ends: declared.repeat_ends,
+            limit_param: declared.limit_param,
+            limit_max_param: declared.limit_max_param,
             // Without a lag the result set may grow while it is read: look at its end again (ING-4.5-02).
             tail_probe: declared.tail_probe || self.may_grow(),
             ceiling: declared.result_ceiling,

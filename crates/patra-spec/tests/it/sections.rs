@@ -442,3 +442,15 @@ fn what_becomes_of_the_rest_depends_on_the_far_side() {
     assert!(spec.paging().unique_tokens && spec.paging().tail_probe);
     assert!(snapshot(PUBMED, "search").paging().split_at_max && snapshot(PUBMED, "search").keeps_out_of_range());
 }
+
+#[test]
+fn what_bounds_a_poll_reaches_the_rule_and_changes_no_other_snapshot() {
+    let lines = "polled: true\nparams: { limit: {}, most: {}, since: {} }\npagination: { type: url, next_url_path: $.n, repeat_ends: true, limit_param: limit, limit_max_param: most, until_param: since }";
+    let spec = snapshot(&endpoint(lines), "list");
+    let rule = spec.paging();
+    assert!(rule.repeat_ends);
+    assert_eq!((rule.limit_param.as_deref(), rule.limit_max_param.as_deref()), (Some("limit"), Some("most")));
+    assert_eq!(spec.pagination.as_ref().and_then(|paging| paging.until_param.as_deref()), Some("since"));
+    let plain = snapshot(&endpoint("pagination: { type: url, next_url_path: $.n }"), "list").body();
+    assert!(!plain.contains("repeatEnds") && !plain.contains("limitParam") && !plain.contains("untilParam"));
+}

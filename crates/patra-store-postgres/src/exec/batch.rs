@@ -1,13 +1,14 @@
 //! One page: records, quarantine and ledger row in one transaction. Three round trips: lock and look, records, the rest
-//! with the COMMIT behind it. What a page does not have is not sent; a page of very many records takes some trips more.
+//! with the COMMIT behind it. What a page does not have is not sent; a page of very many records, or with URLs for the pool,
+//! takes some trips more.
 
 use patra_core::BatchId;
-use patra_core::tx::{BatchCommitted, BatchStats, CommitBatch, TxError};
+use patra_core::tx::{BatchCommitted, BatchStats, Captured, CommitBatch, TxError};
 use tokio_postgres::Statement;
 
 use super::candidate::{self, MARK};
 use super::ledger::{INSERT_PAGE, Ledger};
-use super::{NOW, count, moment, poll, raw, signal};
+use super::{NOW, count, moment, poll, raw, signal, urls};
 use crate::error::{Fail, refused};
 use crate::json::{JsonText, RawText};
 use crate::pool::{Session, pipeline};
@@ -85,7 +86,7 @@ pub(super) async fn commit(session: &Session, op: &CommitBatch) -> Result<BatchC
     if let Some(old) = old {
         session.commit().await?;
         let stats = serde_json::from_str(&old.try_get::<_, JsonText>(1)?.0)?;
-        return Ok(BatchCommitted { batch: BatchId(old.try_get(0)?), stats, replayed: true });
+        return Ok(BatchCommitted { batch: BatchId(old.try_get(0)?), stats, replayed: true, captured: Captured::None });
     }
     let asked_for = leased.try_get::<_, bool>(2)? || op.rejected.iter().any(|rejected| rejected.key.is_some());
     let ((), (stats, keys)) = pipeline!(
@@ -103,9 +104,21 @@ pub(super) async fn commit(session: &Session, op: &CommitBatch) -> Result<BatchC
         raw::keep(session, &keep, op.run, op.batch_no, op.raw.as_ref(), now),
         candidate::mark(session, &marks, op, now),
         session.write(&reset, &[&task, &fence, &op.progress]),
-        session.commit(),
+        commit_unless(session, op.capture.is_some()),
     )?;
-    Ok(BatchCommitted { batch: BatchId(row.try_get(0)?), stats, replayed: false })
+    let captured = match &op.capture {
+        Some(capture) => {
+            let captured = urls::capture(session, capture, &stream.project_key, Some(op.lease.task)).await?;
+            session.commit().await?;
+            captured
+        }
+        None => Captured::None,
+    };
+    Ok(BatchCommitted { batch: BatchId(row.try_get(0)?), stats, replayed: false, captured })
+}
+
+async fn commit_unless(session: &Session, more: bool) -> Result<(), Fail> {
+    if more { Ok(()) } else { session.commit().await }
 }
 
 /// Rows of one statement: few enough for the server to plan and hold, enough to be worth the way (ING-13.8-02).

@@ -69,10 +69,11 @@ const CANCEL_SLICES: &str = "
 UPDATE ing_plan_slice SET status_code = 'CANCELLED'
 WHERE (plan_id = ANY ($1::bigint[]) OR id = ANY ($2::bigint[])) AND status_code IN ('PENDING', 'READY')";
 
-/// A plan that is not sliced to its end takes its trigger with it: it would be planned anew at once.
+/// A chore has an end. A plan that is not sliced to its end takes its trigger with it: it would be planned anew at once.
 const CANCEL_TRIGGERS: &str = "
 UPDATE ing_schedule_instance
-SET status_code = 'CANCELLED', record_remarks = $3, lease_owner = NULL, leased_until = NULL
+SET status_code = 'CANCELLED', record_remarks = $3, lease_owner = NULL, leased_until = NULL,
+  finished_at = CASE WHEN provenance_code = 'resource_pool' THEN $4 ELSE finished_at END
 WHERE status_code = 'REQUESTED' AND (id = ANY ($1::bigint[])
   OR id IN (SELECT schedule_instance_id FROM ing_plan WHERE id = ANY ($2::bigint[]) AND status_code = 'PARTIAL'))";
 
@@ -97,9 +98,9 @@ pub(super) const STATEMENTS: &[&str] = &[
 
 /// What goes, by id. The plans bring their slices, slices and plans their tasks.
 #[derive(Default)]
-struct Found {
-    triggers: Vec<i64>,
-    plans: Vec<i64>,
+pub(super) struct Found {
+    pub(super) triggers: Vec<i64>,
+    pub(super) plans: Vec<i64>,
     slices: Vec<i64>,
     tasks: Vec<i64>,
 }
@@ -113,6 +114,7 @@ pub(super) async fn cancel(session: &Session, op: &Cancel) -> Result<Cancelled, 
     };
     let now = moment(session, &now).await?;
     let done = end(session, op, &found, now).await?;
+    session.commit().await?;
     Ok(done)
 }
 
@@ -152,16 +154,16 @@ async fn find(session: &Session, target: &Target) -> Result<Option<Found>, Fail>
     Ok(Some(found))
 }
 
-async fn end(session: &Session, op: &Cancel, found: &Found, now: Time) -> Result<Cancelled, Fail> {
+/// In the caller's transaction, which holds the triggers.
+pub(super) async fn end(session: &Session, op: &Cancel, found: &Found, now: Time) -> Result<Cancelled, Fail> {
     let [tasks, slices, triggers, plans] =
         session.prepare([CANCEL_TASKS, CANCEL_SLICES, CANCEL_TRIGGERS, CANCEL_PLANS]).await?;
     let (error, remarks) = (Json::of(&op.fault())?, Json(op.remarks()));
-    let (tasks, slices, triggers, plans, ()) = pipeline!(
+    let (tasks, slices, triggers, plans) = pipeline!(
         session.one(&tasks, &[&found.plans, &found.slices, &found.tasks, &error, &now]),
         session.write(&slices, &[&found.plans, &found.slices]),
-        session.write(&triggers, &[&found.triggers, &found.plans, &remarks]),
+        session.write(&triggers, &[&found.triggers, &found.plans, &remarks, &now]),
         session.write(&plans, &[&found.plans]),
-        session.commit(),
     )?;
     Ok(Cancelled {
         found: true,

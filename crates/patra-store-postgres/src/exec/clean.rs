@@ -1,4 +1,4 @@
-//! What collectors no longer need: the content of old items, and the ledger of old polls.
+//! What collectors no longer need: the content of old items, the ledger of old polls, and old jobs.
 
 use patra_core::tx::{Clean, Cleaned};
 
@@ -29,15 +29,14 @@ SELECT locked.id, emptied.id IS NOT NULL FROM locked LEFT JOIN emptied ON emptie
 /// A statement of its own, so that it sees links that were made while ours waited.
 const UNLINK: &str = "DELETE FROM item_source WHERE item_id = ANY ($1::bigint[])";
 
-/// `ANY (ARRAY(…))` looks rows up by key, whatever the planner thinks of their number.
-const FORGET: &str = "
-WITH old AS MATERIALIZED (
-  SELECT id, schedule_instance_id, plan_id, slice_id FROM ing_task
-  WHERE source_id IS NOT NULL AND finished_at < $1::timestamptz - $2::bigint * interval '1 microsecond'
-  ORDER BY finished_at
-  LIMIT $3
-  FOR UPDATE SKIP LOCKED
-),
+/// All that belongs to the polls in `old`. `ANY (ARRAY(…))` looks rows up by key, whatever the planner thinks of their number.
+macro_rules! forget {
+    ($old:literal, $counted:literal) => {
+        concat!(
+            "
+WITH ",
+            $old,
+            ",
 runs AS (
   DELETE FROM ing_task_run WHERE task_id = ANY (ARRAY(SELECT id FROM old)) RETURNING id
 ),
@@ -59,21 +58,83 @@ triggers AS (
 tasks AS (
   DELETE FROM ing_task WHERE id = ANY (ARRAY(SELECT id FROM old)) RETURNING id
 )
-SELECT count(*) FROM tasks";
+SELECT count(*) FROM ",
+            $counted
+        )
+    };
+}
+
+/// Those of a job go with the job.
+const FORGET: &str = forget!(
+    "old AS MATERIALIZED (
+  SELECT t.id, t.schedule_instance_id, t.plan_id, t.slice_id FROM ing_task t
+  WHERE t.source_id IS NOT NULL AND t.finished_at < $1::timestamptz - $2::bigint * interval '1 microsecond'
+    AND NOT EXISTS (
+      SELECT 1 FROM ing_schedule_instance i WHERE i.id = t.schedule_instance_id AND i.parent_id IS NOT NULL)
+  ORDER BY t.finished_at
+  LIMIT $3
+  FOR UPDATE OF t SKIP LOCKED
+)",
+    "tasks"
+);
+
+/// Jobs of which no poll ended later, or has not ended.
+const FORGET_JOBS: &str = forget!(
+    "gone AS MATERIALIZED (
+  SELECT i.id FROM ing_schedule_instance i
+  WHERE i.scheduler_code = 'scrape' AND i.created_at < $1::timestamptz - $2::bigint * interval '1 microsecond'
+    AND NOT EXISTS (
+      SELECT 1 FROM ing_schedule_instance c JOIN ing_task t ON t.schedule_instance_id = c.id
+      WHERE c.root_id = i.id
+        AND (t.finished_at IS NULL OR t.finished_at >= $1::timestamptz - $2::bigint * interval '1 microsecond'))
+  ORDER BY i.id
+  LIMIT $3
+  FOR UPDATE OF i SKIP LOCKED
+),
+old AS MATERIALIZED (
+  SELECT t.id, t.schedule_instance_id, t.plan_id, t.slice_id
+  FROM ing_schedule_instance c JOIN ing_task t ON t.schedule_instance_id = c.id
+  WHERE c.root_id = ANY (ARRAY(SELECT id FROM gone))
+),
+jobs AS (
+  DELETE FROM ing_schedule_instance WHERE id = ANY (ARRAY(SELECT id FROM gone)) RETURNING id
+)",
+    "jobs"
+);
+
+const FORGET_CHORES: &str = "
+WITH gone AS (
+  DELETE FROM ing_schedule_instance
+  WHERE id = ANY (ARRAY(
+    SELECT id FROM ing_schedule_instance
+    WHERE provenance_code = 'resource_pool' AND finished_at < $1::timestamptz - $2::bigint * interval '1 microsecond'
+    ORDER BY finished_at
+    LIMIT $3
+    FOR UPDATE SKIP LOCKED))
+  RETURNING id
+)
+SELECT count(*) FROM gone";
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[EMPTY, UNLINK, FORGET];
+pub(super) const STATEMENTS: &[&str] = &[EMPTY, UNLINK, FORGET, FORGET_JOBS, FORGET_CHORES];
 
 pub(super) async fn clean(session: &Session, op: &Clean) -> Result<Cleaned, Fail> {
-    let [now, forget] = session.prepare([NOW, FORGET]).await?;
+    let [now, forget, jobs, chores] = session.prepare([NOW, FORGET, FORGET_JOBS, FORGET_CHORES]).await?;
     let ((), now) = pipeline!(session.begin(), moment(session, &now))?;
     let limit = i64::from(op.limit);
     let items = match op.keep {
         Some(keep) => empty(session, micros(keep), limit, now).await?,
         None => 0,
     };
-    let (polls, ()) = pipeline!(session.one(&forget, &[&now, &micros(op.keep_ledger), &limit]), session.commit(),)?;
-    Ok(Cleaned { items, polls: count(polls.try_get(0)?) })
+    let keep_jobs = micros(op.keep_jobs);
+    let (polls, jobs, chores, ()) = pipeline!(
+        session.one(&forget, &[&now, &micros(op.keep_ledger), &limit]),
+        session.one(&jobs, &[&now, &keep_jobs, &limit]),
+        session.one(&chores, &[&now, &keep_jobs, &limit]),
+        session.commit(),
+    )?;
+    let jobs = count(jobs.try_get(0)?) + count(chores.try_get(0)?);
+    Ok(Cleaned { items, polls: count(polls.try_get(0)?), jobs })
 }
 
 async fn empty(session: &Session, keep: i64, limit: i64, now: Time) -> Result<u32, Fail> {

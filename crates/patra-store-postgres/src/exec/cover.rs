@@ -32,8 +32,8 @@ pub(crate) const COVERAGE: &str = concat!(
     "
 WITH c AS MATERIALIZED (
   SELECT *, coalesce(normalized_instant, origin_instant) AS start FROM ing_cursor
-  WHERE provenance_code = $1 AND operation_code = $3 AND cursor_key = $4 AND namespace_scope_code = $5
-    AND namespace_key = $6
+  WHERE project_key = $8 AND provenance_code = $1 AND operation_code = $3 AND cursor_key = $4
+    AND namespace_scope_code = $5 AND namespace_key = $6
 ),
 tasks AS MATERIALIZED (",
     tasks_beyond!(),
@@ -71,7 +71,7 @@ SELECT clock_timestamp(), c.id, c.origin_instant, c.normalized_instant, c.normal
   (SELECT items FROM history)::bigint, (extract(epoch FROM (SELECT span FROM history)) * 1000000)::bigint,
   (SELECT max(h.normalized_instant) FROM ing_cursor h
    WHERE $3 = 'BACKFILL' AND h.provenance_code = $1 AND h.endpoint_name = $2 AND h.operation_code = 'HARVEST'
-     AND h.cursor_key = $4)
+     AND h.cursor_key = $4 AND h.project_key = $8)
 FROM (VALUES (1)) AS always LEFT JOIN c ON true"
 );
 
@@ -93,6 +93,7 @@ pub(super) async fn read(session: &Session, op: &ReadCoverage) -> Result<Coverag
                 &scope,
                 &name.namespace_key,
                 &i64::from(HISTORY),
+                &name.project_key,
             ],
         )
         .await?;

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use patra_core::crawl::{Candidate, after_failure, idempotency_key};
 use patra_core::state::CandidateStatus;
 use patra_core::tx::{
-    AddCandidates, CandidateFailed, CandidatesAdded, CandidatesClaimed, CandidatesRequeued, ClaimCandidates,
+    AddCandidates, CandidateFailed, CandidatesAdded, CandidatesClaimed, CandidatesRequeued, Captured, ClaimCandidates,
     FailCandidate, MAX_CANDIDATES, NoteWritten, Recover, Recovered, RequeueCandidates, WriteNote,
 };
 use tokio_postgres::Row;
 
 use super::execution::{self, Found};
-use super::{NOW, cookie, count, moment};
+use super::{NOW, cookie, count, moment, urls};
 use crate::error::{Fail, refused};
 use crate::pool::{Session, pipeline};
 use crate::time::{Time, maybe};
@@ -246,8 +246,12 @@ pub(super) async fn write_note(session: &Session, op: &WriteNote) -> Result<Note
         let (status, retries) = (CandidateStatus::Collected.as_str(), i64::from(known.retry_count));
         session.write(&settle, &[&known.id, &status, &retries, &None::<String>, &meta, &now]).await?;
     }
+    let captured = match &op.capture {
+        Some(capture) => urls::capture(session, capture, project, None).await?,
+        None => Captured::None,
+    };
     session.commit().await?;
-    Ok(NoteWritten { id, created })
+    Ok(NoteWritten { id, created, captured })
 }
 
 pub(super) async fn recover(session: &Session, op: Recover) -> Result<Recovered, Fail> {

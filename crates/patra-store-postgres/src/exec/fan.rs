@@ -16,10 +16,11 @@ FOR UPDATE";
 const INSERT_CHILDREN: &str = "
 INSERT INTO ing_schedule_instance (public_id, schedule_id, scheduler_code, scheduler_job_id, scheduler_log_id,
   trigger_type_code, project_key, provenance_code, endpoint_name, operation_code, reason_code, activity, window_from,
-  window_to, priority, params, overrides, parent_id, root_id, status_code, not_before, created_at)
+  window_to, priority, params, overrides, parent_id, root_id, status_code, not_before, created_at, job_type)
 SELECT child.public_id, i.schedule_id, i.scheduler_code, coalesce(i.schedule_id::text, child.public_id), child.public_id,
   i.trigger_type_code, i.project_key, i.provenance_code, i.endpoint_name, i.operation_code, i.reason_code, i.activity,
-  i.window_from, i.window_to, i.priority, child.params, i.overrides, i.id, coalesce(i.root_id, i.id), 'REQUESTED', $4, $4
+  i.window_from, i.window_to, i.priority, child.params, i.overrides, i.id, coalesce(i.root_id, i.id), 'REQUESTED', $4, $4,
+  i.job_type
 FROM ing_schedule_instance i
 CROSS JOIN unnest($2::text[], $3::jsonb[]) WITH ORDINALITY AS child (public_id, params, place)
 WHERE i.id = $1

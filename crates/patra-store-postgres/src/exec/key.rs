@@ -3,14 +3,15 @@
 use patra_core::tx::{CreateKey, KeyCreated, KeyRevoked, RevokeKey};
 
 use crate::error::Fail;
+use crate::json::Json;
 use crate::pool::{Session, pipeline};
 
 /// "No key has ever been made" must still hold when ours is written: makers queue up, readers do not notice.
 const LOCK: &str = "LOCK TABLE api_key IN SHARE ROW EXCLUSIVE MODE";
 
 const CREATE: &str = "
-INSERT INTO api_key (prefix, hash, name, scope, created_at)
-SELECT $1, $2, $3, $4, clock_timestamp()
+INSERT INTO api_key (prefix, hash, name, scope, created_at, projects, shared)
+SELECT $1, $2, $3, $4, clock_timestamp(), $6, $7::boolean::integer
 WHERE NOT ($5 AND EXISTS (SELECT 1 FROM api_key))
 ON CONFLICT (prefix) DO NOTHING";
 
@@ -24,11 +25,11 @@ pub(super) const STATEMENTS: &[&str] = &[LOCK, CREATE, REVOKE];
 
 pub(super) async fn create(session: &Session, op: &CreateKey) -> Result<KeyCreated, Fail> {
     let [lock, create] = session.prepare([LOCK, CREATE]).await?;
-    let scope = op.scope.as_str();
+    let (scope, projects) = (op.scope.as_str(), Json::of(&op.projects)?);
     let ((), _, made) = pipeline!(
         session.begin(),
         session.write(&lock, &[]),
-        session.write(&create, &[&op.prefix, &op.hash, &op.name, &scope, &op.only_first]),
+        session.write(&create, &[&op.prefix, &op.hash, &op.name, &scope, &op.only_first, &projects, &op.shared]),
     )?;
     session.commit().await?;
     Ok(KeyCreated { created: made > 0 })

@@ -16,15 +16,15 @@ FOR UPDATE";
 
 const MAKE_CURSOR: &str = "
 INSERT INTO ing_cursor (provenance_code, endpoint_name, operation_code, cursor_key, namespace_scope_code, namespace_key,
-  cursor_type_code, direction_code, origin_instant, created_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $10, $7, $8, $9, $9)
-ON CONFLICT (provenance_code, operation_code, cursor_key, namespace_scope_code, namespace_key) DO NOTHING";
+  cursor_type_code, direction_code, origin_instant, created_at, updated_at, project_key)
+VALUES ($1, $2, $3, $4, $5, $6, $10, $7, $8, $9, $9, $11)
+ON CONFLICT (project_key, provenance_code, operation_code, cursor_key, namespace_scope_code, namespace_key) DO NOTHING";
 
 /// A statement of its own, so that it sees a row that another planner made while ours waited for it.
 const LOCK_CURSOR: &str = "
 SELECT id, plan_epoch FROM ing_cursor
-WHERE provenance_code = $1 AND operation_code = $2 AND cursor_key = $3 AND namespace_scope_code = $4
-  AND namespace_key = $5
+WHERE project_key = $6 AND provenance_code = $1 AND operation_code = $2 AND cursor_key = $3
+  AND namespace_scope_code = $4 AND namespace_key = $5
 FOR UPDATE";
 
 const RAISE_EPOCH: &str = "UPDATE ing_cursor SET plan_epoch = plan_epoch + 1 WHERE id = $1";
@@ -140,9 +140,13 @@ async fn lock(session: &Session, op: &SavePlan) -> Result<Locked, Fail> {
                 &op.origin.map(Time),
                 &now,
                 &kind,
+                &name.project_key,
             ],
         ),
-        session.one(&lock, &[&name.provenance_code, &operation, &name.cursor_key, &scope, &name.namespace_key]),
+        session.one(
+            &lock,
+            &[&name.provenance_code, &operation, &name.cursor_key, &scope, &name.namespace_key, &name.project_key],
+        ),
     )?;
     if cursor.try_get::<_, i64>(1)? != op.epoch {
         return Err(TxError::Conflict.into());

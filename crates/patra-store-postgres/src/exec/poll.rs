@@ -7,14 +7,17 @@ use std::collections::{HashMap, HashSet};
 
 use patra_core::source::Outcome;
 use patra_core::state::TaskStatus;
-use patra_core::tx::{ClaimPolls, Claimed, CommitBatch, EndRun, HurryPoll, NewPoll, Poll, PollHurried, Polled};
+use patra_core::tx::{
+    ClaimPolls, Claimed, CommitBatch, EndRun, HurryPoll, NewPoll, Poll, PollHurried, Polled, job_type,
+};
 use patra_core::{TaskId, Ts, hash};
 use tokio_postgres::Statement;
 
 use super::claim::{lease_columns, read_lease};
 use super::hold::covers_task;
+use super::scrape::{self, Begun};
 use super::source::{self, Kept, provisional};
-use super::{NOW, micros, moment};
+use super::{NOW, fetched, micros, moment};
 use crate::error::{Fail, refused};
 use crate::json::Json;
 use crate::pool::{Session, pipeline};
@@ -37,10 +40,10 @@ const QUEUE: &str = "
 WITH given AS MATERIALIZED (
   SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
       $8::text[], $9::bigint[], $10::jsonb[], $11::jsonb[], $12::text[], $13::text[], $14::timestamptz[],
-      $15::integer[], $16::timestamptz[])
+      $15::integer[], $16::timestamptz[], $18::text[])
     WITH ORDINALITY AS given (source_id, project_key, public_id, trigger_type_code, provenance_code, endpoint_name, host,
       snapshot_hash, credential_id, slice_spec, params, expr_hash, idempotent_key, scheduled_at, priority, next_due_at,
-      place)
+      job_type, place)
 ),
 polled AS (
   UPDATE source s SET poll_count = s.poll_count + 1, next_due_at = given.next_due_at
@@ -49,9 +52,9 @@ polled AS (
 triggers AS (
   INSERT INTO ing_schedule_instance (public_id, scheduler_code, scheduler_job_id, scheduler_log_id, trigger_type_code,
     project_key, provenance_code, endpoint_name, operation_code, priority, params, overrides, expr_proto_hash,
-    status_code, not_before, created_at)
+    status_code, not_before, created_at, job_type, parent_id, root_id)
   SELECT public_id, 'collector', 'source-' || source_id, public_id, trigger_type_code, project_key, provenance_code,
-    endpoint_name, 'HARVEST', priority, '{}', '{}', snapshot_hash, 'PLANNED', $17, $17
+    endpoint_name, 'HARVEST', priority, '{}', '{}', snapshot_hash, 'PLANNED', $17, $17, job_type, $19, $19
   FROM given ORDER BY place
   RETURNING id, public_id
 ),
@@ -189,6 +192,23 @@ pub(super) async fn queue(session: &Session, op: &Poll) -> Result<Polled, Fail> 
     let kept = kept.iter().map(|row| Kept::of(row).map(|kept| (kept.id, kept)));
     let mut kept = kept.collect::<Result<HashMap<_, _>, _>>()?;
     let mut busy = busy.iter().map(|row| row.try_get(0)).collect::<Result<HashSet<i64>, _>>()?;
+    let mut columns = Columns::default();
+    if let Some(job) = &op.job {
+        let (tasks, by) = match scrape::begin(session, op, job, &kept, now).await? {
+            Begun::Now(trigger) => {
+                columns.job = Some(trigger);
+                // What waited there has given way.
+                busy.retain(|id| op.polls.iter().all(|poll| poll.source.0 != *id));
+                (None, None)
+            }
+            Begun::Before(tasks) => (Some(tasks), None),
+            Begun::Busy(by) => (Some(vec![None; op.polls.len()]), Some(by)),
+        };
+        if let Some(tasks) = tasks {
+            session.commit().await?;
+            return Ok(Polled { tasks, busy: by, now: now.0 });
+        }
+    }
     let mut failed = Vec::new();
     for poll in &op.unfit {
         let is_free = |kept: &Kept| kept.poll_count == poll.poll_count && !busy.contains(&kept.id);
@@ -199,7 +219,6 @@ pub(super) async fn queue(session: &Session, op: &Poll) -> Result<Polled, Fail> 
         }
     }
     fail(session, &failed, now).await?;
-    let mut columns = Columns::default();
     let mut takes_part = Vec::with_capacity(op.polls.len());
     for poll in &op.polls {
         let kept = kept.get(&poll.source.0).filter(|kept| kept.poll_count == poll.poll_count);
@@ -221,7 +240,7 @@ pub(super) async fn queue(session: &Session, op: &Poll) -> Result<Polled, Fail> 
         takes_part.then(task).transpose()
     };
     let tasks = op.polls.iter().zip(takes_part).map(task_of).collect::<Result<_, _>>()?;
-    Ok(Polled { tasks, now: now.0 })
+    Ok(Polled { tasks, busy: None, now: now.0 })
 }
 
 /// What became of sources that cannot be polled.
@@ -254,6 +273,9 @@ struct Columns<'a> {
     times: Vec<Time>,
     priorities: Vec<i32>,
     due: Vec<Option<Time>>,
+    job_types: Vec<&'a str>,
+    /// The trigger of the job that they are.
+    job: Option<i64>,
 }
 
 impl<'a> Columns<'a> {
@@ -275,6 +297,7 @@ impl<'a> Columns<'a> {
         self.times.push(Time(poll.at));
         self.priorities.push(poll.priority);
         self.due.push(provisional(kept, now));
+        self.job_types.push(job_type(&poll.provenance_code, &poll.endpoint_name));
     }
 
     /// Gives the task of each source.
@@ -300,6 +323,8 @@ impl<'a> Columns<'a> {
                     &self.priorities,
                     &self.due,
                     &now,
+                    &self.job_types,
+                    &self.job,
                 ],
             )
             .await?;
@@ -391,6 +416,9 @@ pub(super) async fn end(session: &Session, op: &EndRun, status: TaskStatus, now:
     let interval = kept.interval();
     kept.state.after(id, &outcome, interval, now.0);
     source::write(session, &[kept], now).await?;
+    if outcome == Outcome::Fetched {
+        fetched::record(session, op, poll, now).await?;
+    }
     if let Some(validators) = &poll.validators {
         session.write(&write_known, &[&id, &Json::of(validators)?]).await?;
     }

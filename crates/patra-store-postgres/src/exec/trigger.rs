@@ -3,7 +3,7 @@
 use patra_core::state::{Operation, UpdateReason};
 use patra_core::tx::{
     ADVICE_LASTS, Fire, FireDue, Fired, FiredDue, Inventory, OpenPlan, Release, Rest, SettleTrigger, Settlement,
-    TakeTrigger, TriggerSettled, TriggerTaken, TxError, When,
+    TakeTrigger, TriggerSettled, TriggerTaken, TxError, When, job_type,
 };
 use patra_core::{Fence, InstanceId, PlanId};
 use serde_json::json;
@@ -19,12 +19,12 @@ use crate::time::{Time, maybe, window};
 const FIRE: &str = "
 INSERT INTO ing_schedule_instance (public_id, scheduler_code, scheduler_job_id, scheduler_log_id, trigger_type_code,
   project_key, provenance_code, endpoint_name, operation_code, window_from, window_to, priority, params, overrides,
-  reason_code, activity, status_code, not_before, created_at)
-SELECT $1, 'patra', $1, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 'REQUESTED', moment.now, moment.now
+  reason_code, activity, status_code, not_before, created_at, job_type)
+SELECT $1, 'patra', $1, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 'REQUESTED', moment.now, moment.now, $14
 FROM (SELECT clock_timestamp() AS now) AS moment
 ON CONFLICT (public_id) DO NOTHING";
 
-const FIND: &str = "SELECT id FROM ing_schedule_instance WHERE public_id = $1";
+pub(super) const FIND: &str = "SELECT id FROM ing_schedule_instance WHERE public_id = $1";
 
 /// Locked ones are being fired by somebody else.
 const DUE: &str = "
@@ -39,10 +39,10 @@ FOR UPDATE OF s SKIP LOCKED";
 const FIRE_SCHEDULES: &str = "
 INSERT INTO ing_schedule_instance (public_id, schedule_id, scheduler_code, scheduler_job_id, scheduler_log_id,
   trigger_type_code, project_key, provenance_code, endpoint_name, operation_code, reason_code, priority, params,
-  overrides, status_code, not_before, created_at)
+  overrides, status_code, not_before, created_at, job_type)
 SELECT due.public_id, s.id, 'patra', s.id::text, due.public_id,
   'SCHEDULE', 'default', s.provenance_code, s.endpoint_name, s.operation_code, nullif(s.reason_code, ''), 0, '{}',
-  '{}', 'REQUESTED', $3, $3
+  '{}', 'REQUESTED', $3, $3, CASE s.provenance_code WHEN 'collector' THEN s.endpoint_name ELSE s.provenance_code END
 FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS due (id, public_id, place)
 JOIN reg_schedule s ON s.id = due.id
 ORDER BY due.place
@@ -55,14 +55,15 @@ WHERE s.id = moved.id";
 
 const NEXT_DUE: &str = "SELECT min(next_due_at) FROM reg_schedule";
 
-/// A hold that names a plan, a task or a credential does not cover a trigger, which has none yet.
-const TAKE: &str = concat!(
+/// Chores are no planner's. A hold that names a plan, a task or a credential does not cover a trigger, which has none yet.
+pub(super) const TAKE: &str = concat!(
     "
 WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS now),
 next AS (
   SELECT i.id FROM ing_schedule_instance i
   WHERE i.status_code = 'REQUESTED' AND i.not_before <= (SELECT now FROM moment)
     AND (i.leased_until IS NULL OR i.leased_until <= (SELECT now FROM moment))
+    AND i.provenance_code <> 'resource_pool'
     AND i.provenance_code || ' ' || i.endpoint_name || ' ' || i.operation_code <> ALL ($3::text[])
     AND NOT EXISTS (
       SELECT 1 FROM ing_hold h
@@ -134,6 +135,7 @@ pub(super) async fn fire(session: &Session, op: &Fire) -> Result<Fired, Fail> {
                 &Json(op.overrides.as_str()),
                 &op.reason.map(UpdateReason::as_str),
                 &op.activity,
+                &job_type(&op.provenance_code, &op.endpoint_name),
             ],
         ),
         session.one(&find, &[&op.public_id]),

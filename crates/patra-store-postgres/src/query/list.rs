@@ -1,6 +1,6 @@
 //! Lists. The only statements that are put together: from the names that a view declares, never from a caller's text.
 
-use patra_core::port::query::{Cell, CellKind, Column, Filter, Row, View};
+use patra_core::port::query::{Cell, CellKind, Column, Filter, Owner, Row, View};
 use patra_core::tx::TxError;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -11,8 +11,13 @@ use crate::time::Time;
 
 pub(crate) async fn list(session: &Session, view: View, filter: Filter) -> Result<Vec<Row>, Fail> {
     let conditions = view.conditions(&filter).map_err(TxError::from)?;
-    let sql =
-        statement(view, &conditions.iter().map(|(column, _)| *column).collect::<Vec<_>>(), filter.before_id.is_some());
+    let owner = match (&filter.project_key, view.owner()) {
+        (Some(_), None) => return Ok(Vec::new()),
+        (Some(_), owner) => owner,
+        (None, _) => None,
+    };
+    let columns: Vec<_> = conditions.iter().map(|(column, _)| *column).collect();
+    let sql = statement(view, &columns, owner, filter.before_id.is_some());
     let limit = i64::from(filter.effective_limit());
     let mut params: Vec<(&(dyn ToSql + Sync), Type)> = Vec::new();
     for (column, value) in &conditions {
@@ -21,6 +26,9 @@ pub(crate) async fn list(session: &Session, view: View, filter: Filter) -> Resul
             Cell::Int(number) => (number, Type::INT8),
             _ => return Err(refused(format!("{column} is no column to filter by"))),
         });
+    }
+    if let Some(project) = &filter.project_key {
+        params.push((project, Type::TEXT));
     }
     if let Some(id) = &filter.before_id {
         params.push((id, Type::INT8));
@@ -33,9 +41,21 @@ pub(crate) async fn list(session: &Session, view: View, filter: Filter) -> Resul
         .collect()
 }
 
-pub(crate) fn statement(view: View, conditions: &[&str], before_id: bool) -> String {
+pub(crate) fn statement(view: View, conditions: &[&str], owner: Option<Owner>, before_id: bool) -> String {
     let columns: Vec<_> = view.columns().iter().map(|column| column.name).collect();
     let mut wheres: Vec<_> = conditions.iter().zip(1..).map(|(column, place)| format!("{column} = ${place}")).collect();
+    if let Some(owner) = owner {
+        let (table, place) = (view.table(), wheres.len() + 1);
+        wheres.push(match owner {
+            Owner::Own => format!("project_key = ${place}"),
+            Owner::Plan => format!(
+                "EXISTS (SELECT 1 FROM ing_plan owner WHERE owner.id = {table}.plan_id AND owner.project_key = ${place})"
+            ),
+            Owner::Cursor => format!(
+                "EXISTS (SELECT 1 FROM ing_cursor owner WHERE owner.id = {table}.cursor_id AND owner.project_key = ${place})"
+            ),
+        });
+    }
     if before_id {
         wheres.push(format!("id < ${}", wheres.len() + 1));
     }
@@ -66,12 +86,17 @@ mod tests {
 
     #[test]
     fn conditions_are_numbered_in_order() {
-        let sql = statement(View::Endpoints, &["provenance_code", "endpoint_name"], true);
+        let sql = statement(View::Endpoints, &["provenance_code", "endpoint_name"], None, true);
         assert_eq!(
             sql,
             "SELECT id, provenance_code, endpoint_name, role, created_at FROM reg_prov_endpoint_def \
              WHERE provenance_code = $1 AND endpoint_name = $2 AND id < $3 ORDER BY id DESC LIMIT $4"
         );
-        assert!(statement(View::Keys, &[], false).ends_with("FROM api_key ORDER BY id DESC LIMIT $1"));
+        assert!(statement(View::Keys, &[], None, false).ends_with("FROM api_key ORDER BY id DESC LIMIT $1"));
+        let sql = statement(View::Jobs, &["status_code"], Some(Owner::Own), true);
+        assert!(
+            sql.contains("WHERE status_code = $1 AND project_key = $2 AND id < $3 ORDER BY id DESC LIMIT $4"),
+            "{sql}"
+        );
     }
 }

@@ -6,16 +6,17 @@ use patra_core::port::query::Progress;
 use crate::error::Fail;
 use crate::json::JsonText;
 use crate::pool::Session;
+use crate::time::{Time, maybe};
 
 pub(crate) const PROGRESS: &str = "
 WITH asked AS (
-  SELECT id, status_code, record_remarks FROM ing_schedule_instance WHERE public_id = $1
+  SELECT * FROM ing_schedule_instance WHERE public_id = $1
 ), family AS (
   SELECT id, NULL::text AS made FROM asked
   UNION ALL
   SELECT i.id, i.status_code FROM ing_schedule_instance i JOIN asked ON i.root_id = asked.id
 ), per_trigger AS (
-  SELECT f.made, t.queued, t.active, t.succeeded, t.partial, t.split, t.failed, t.cancelled
+  SELECT f.made, t.queued, t.active, t.succeeded, t.partial, t.split, t.failed, t.cancelled, t.started_at, t.finished_at
   FROM family f
   CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE status_code = 'QUEUED') AS queued,
@@ -24,7 +25,8 @@ WITH asked AS (
       count(*) FILTER (WHERE status_code = 'PARTIAL' AND replaced = 0) AS partial,
       count(*) FILTER (WHERE replaced = 1) AS split,
       count(*) FILTER (WHERE status_code = 'FAILED' AND replaced = 0) AS failed,
-      count(*) FILTER (WHERE status_code = 'CANCELLED' AND replaced = 0) AS cancelled
+      count(*) FILTER (WHERE status_code = 'CANCELLED' AND replaced = 0) AS cancelled,
+      min(started_at) AS started_at, max(finished_at) AS finished_at
     FROM ing_task task WHERE task.schedule_instance_id = f.id
   ) AS t
 ), tasks AS (
@@ -34,7 +36,8 @@ WITH asked AS (
     coalesce(sum(queued), 0)::bigint AS queued, coalesce(sum(active), 0)::bigint AS active,
     coalesce(sum(succeeded), 0)::bigint AS succeeded, coalesce(sum(partial), 0)::bigint AS partial,
     coalesce(sum(split), 0)::bigint AS split,
-    coalesce(sum(failed), 0)::bigint AS failed, coalesce(sum(cancelled), 0)::bigint AS cancelled
+    coalesce(sum(failed), 0)::bigint AS failed, coalesce(sum(cancelled), 0)::bigint AS cancelled,
+    min(started_at) AS started_at, max(finished_at) AS finished_at
   FROM per_trigger
 ), batches AS (
   SELECT count(*) AS batches, coalesce(sum(b.inserted), 0)::bigint AS inserted,
@@ -46,15 +49,26 @@ WITH asked AS (
 )
 SELECT asked.id, asked.status_code, asked.record_remarks, t.queued, t.active, t.succeeded, t.partial, t.failed,
   t.cancelled, b.batches, b.inserted, b.updated, b.skipped, b.rejected, b.retries, b.throttled, t.made, t.waiting,
-  t.refused, t.open, t.split
+  t.refused, t.open, t.split, asked.project_key, asked.job_type,
+  asked.provenance_code = 'resource_pool' AND asked.status_code = 'REQUESTED' AND coalesce(asked.leased_until > now(), false),
+  asked.result, asked.request_id, asked.created_at,
+  coalesce(asked.started_at, t.started_at), asked.finished_at, t.finished_at
 FROM asked, tasks t, batches b";
 
 pub(crate) async fn progress(session: &Session, public_id: String) -> Result<Option<Progress>, Fail> {
     let [statement] = session.prepare([PROGRESS]).await?;
     let Some(row) = session.opt(&statement, &[&public_id]).await? else { return Ok(None) };
     let sum = |at| Ok::<u64, Fail>(u64::try_from(row.try_get::<_, i64>(at)?).unwrap_or(0));
-    Ok(Some(Progress {
+    let mut progress = Progress {
         instance: InstanceId(row.try_get(0)?),
+        project_key: row.try_get(21)?,
+        job_type: row.try_get(22)?,
+        under_way: row.try_get(23)?,
+        result: row.try_get::<_, Option<JsonText>>(24)?.map(|JsonText(text)| text),
+        request_id: row.try_get(25)?,
+        created_at: row.try_get::<_, Time>(26)?.0,
+        started_at: maybe(&row, 27)?,
+        finished_at: maybe(&row, 28)?,
         trigger_status: row.try_get::<_, &str>(1)?.parse()?,
         remarks: row.try_get::<_, Option<JsonText>>(2)?.map(|JsonText(text)| text),
         partitions: sum(16)?,
@@ -75,5 +89,9 @@ pub(crate) async fn progress(session: &Session, public_id: String) -> Result<Opt
         rejected: sum(13)?,
         retries: sum(14)?,
         throttled: sum(15)?,
-    }))
+    };
+    if progress.finished_at.is_none() && progress.is_finished() {
+        progress.finished_at = maybe(&row, 29)?;
+    }
+    Ok(Some(progress))
 }

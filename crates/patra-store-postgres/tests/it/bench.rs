@@ -12,12 +12,12 @@ use patra_testkit::contract::make;
 use crate::support::{Schema, run};
 
 /// A number from the environment.
-fn setting(name: &str, default: usize) -> usize {
+pub(crate) fn setting(name: &str, default: usize) -> usize {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 #[expect(clippy::print_stdout, reason = "figures are what it is for")]
-fn report(what: &str, mut times: Vec<Duration>) {
+pub(crate) fn report(what: &str, mut times: Vec<Duration>) {
     times.sort_unstable();
     let at = |percent: usize| times[(times.len() * percent / 100).min(times.len() - 1)].as_secs_f64() * 1_000.0;
     println!("{what}: n = {}, p50 {:.2} ms, p95 {:.2} ms, p99 {:.2} ms", times.len(), at(50), at(95), at(99));

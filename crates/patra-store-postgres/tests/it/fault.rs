@@ -69,6 +69,8 @@ async fn a_row_that_stays_locked_makes_an_operation_busy() {
         hash: "h".into(),
         name: "n".into(),
         scope: Scope::Read,
+        projects: Vec::new(),
+        shared: false,
         only_first: false,
     };
     let mut client = schema.client().await;
@@ -164,13 +166,13 @@ async fn the_database_itself_refuses_to_touch_an_event_or_to_move_a_cursor_back(
     let client = schema.client().await;
     client
         .batch_execute(
-            "INSERT INTO ing_cursor (provenance_code, endpoint_name, operation_code, cursor_key, namespace_scope_code,
+            "INSERT INTO ing_cursor (project_key, provenance_code, endpoint_name, operation_code, cursor_key, namespace_scope_code,
                namespace_key, cursor_type_code, direction_code, origin_instant, normalized_instant, created_at, updated_at)
-             VALUES ('p', 'e', 'HARVEST', 'k', 'GLOBAL', '', 'TIME', 'FORWARD', 'epoch', '2026-01-02', now(), now()),
-               ('p', 'e', 'BACKFILL', 'k', 'GLOBAL', '', 'TIME', 'BACKFILL', '2026-01-05', '2026-01-02', now(), now());
-             INSERT INTO ing_cursor (provenance_code, endpoint_name, operation_code, cursor_key, namespace_scope_code,
+             VALUES ('d', 'p', 'e', 'HARVEST', 'k', 'GLOBAL', '', 'TIME', 'FORWARD', 'epoch', '2026-01-02', now(), now()),
+               ('d', 'p', 'e', 'BACKFILL', 'k', 'GLOBAL', '', 'TIME', 'BACKFILL', '2026-01-05', '2026-01-02', now(), now());
+             INSERT INTO ing_cursor (project_key, provenance_code, endpoint_name, operation_code, cursor_key, namespace_scope_code,
                namespace_key, cursor_type_code, direction_code, normalized_numeric, created_at, updated_at)
-             VALUES ('p', 'e', 'UPDATE', 'k', 'GLOBAL', '', 'ID', 'FORWARD', 7, now(), now());
+             VALUES ('d', 'p', 'e', 'UPDATE', 'k', 'GLOBAL', '', 'ID', 'FORWARD', 7, now(), now());
              INSERT INTO ing_cursor_event (cursor_id, provenance_code, endpoint_name, operation_code, cursor_key,
                namespace_scope_code, namespace_key, direction_code, new_value, idempotent_key, created_at)
              VALUES (1, 'p', 'e', 'HARVEST', 'k', 'GLOBAL', '', 'FORWARD', 'x', 'i', now())",

@@ -15,6 +15,7 @@ SELECT t.relname::text, i.relname::text, x.indisunique, x.indpred IS NOT NULL,
   ARRAY(SELECT coalesce(a.attname::text, '')
         FROM unnest(x.indkey::int2[]) WITH ORDINALITY k(number, place)
         LEFT JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = k.number AND k.number > 0
+        WHERE k.place <= x.indnkeyatts
         ORDER BY k.place)
 FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_class t ON t.oid = x.indrelid
 WHERE t.relnamespace = to_regnamespace($1)";

@@ -3,11 +3,11 @@
 use std::str;
 
 use patra_core::record::{Record, Rejected};
-use patra_core::tx::{BatchCommitted, BatchStats, CommitBatch, LeaseRef, TxError};
+use patra_core::tx::{BatchCommitted, BatchStats, Captured, CommitBatch, LeaseRef, TxError};
 use patra_core::{BatchId, Ts};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{candidate, ledger, poll, signal};
+use super::{candidate, ledger, poll, pool, signal};
 use crate::error::{Error, Result};
 use crate::sql::maybe_time;
 
@@ -86,7 +86,8 @@ pub(super) fn commit(db: &Connection, op: &CommitBatch, now: Ts) -> Result<Batch
     if attempts != 0 && op.progress {
         db.prepare_cached(RESET_ATTEMPTS)?.execute([task.0])?;
     }
-    Ok(BatchCommitted { batch, stats, replayed: false })
+    let captured = pool::capture(db, op.capture.as_ref(), &op.stream.project_key, Some(op.lineage.instance), now)?;
+    Ok(BatchCommitted { batch, stats, replayed: false, captured })
 }
 
 /// The old numbers of a batch that was committed before: read old, do not rewrite.
@@ -96,7 +97,8 @@ fn read_committed(db: &Connection, op: &CommitBatch) -> Result<Option<BatchCommi
         .query_row(params![op.run.0, op.batch_no], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     let Some((batch, stats)) = row else { return Ok(None) };
-    Ok(Some(BatchCommitted { batch: BatchId(batch), stats: serde_json::from_str(&stats)?, replayed: true }))
+    let stats = serde_json::from_str(&stats)?;
+    Ok(Some(BatchCommitted { batch: BatchId(batch), stats, replayed: true, captured: Captured::None }))
 }
 
 /// Inserts or replaces each record, and counts exactly what became of it. The keys of those that are stored now.

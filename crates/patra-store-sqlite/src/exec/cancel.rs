@@ -15,7 +15,8 @@ SELECT id FROM ing_schedule_instance WHERE root_id = ?1";
 
 const CANCEL_TRIGGER: &str = "
 UPDATE ing_schedule_instance
-SET status_code = 'CANCELLED', lease_owner = NULL, leased_until = NULL, record_remarks = ?2
+SET status_code = 'CANCELLED', lease_owner = NULL, leased_until = NULL, record_remarks = ?2,
+    finished_at = iif(provenance_code = 'resource_pool', ?3, finished_at)
 WHERE id = ?1 AND status_code = 'REQUESTED'";
 
 const READ_PLANS: &str = "SELECT id FROM ing_plan WHERE schedule_instance_id = ?1";
@@ -122,7 +123,7 @@ impl Work<'_> {
     }
 
     fn trigger(&mut self, trigger: i64) -> Result<()> {
-        self.done.triggers += self.change(CANCEL_TRIGGER, params![trigger, self.remarks])?;
+        self.done.triggers += self.change(CANCEL_TRIGGER, params![trigger, self.remarks, self.now.micros()])?;
         for plan in self.ids(READ_PLANS, [trigger])? {
             self.plan(PlanId(plan))?;
         }
@@ -136,7 +137,7 @@ impl Work<'_> {
         }
         self.done.plans += 1;
         for trigger in planning {
-            self.done.triggers += self.change(CANCEL_TRIGGER, params![trigger, self.remarks])?;
+            self.done.triggers += self.change(CANCEL_TRIGGER, params![trigger, self.remarks, self.now.micros()])?;
         }
         self.done.slices += self.change(CANCEL_SLICES, [plan.0])?;
         for task in self.ids(TASKS_OF_PLAN, [plan.0])? {

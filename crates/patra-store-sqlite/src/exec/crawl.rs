@@ -11,8 +11,8 @@ use patra_core::tx::{
 };
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::cookie;
 use super::execution::{self, Found};
+use super::{cookie, pool};
 use crate::error::{Error, Result};
 use crate::sql::{maybe_time, time, word};
 
@@ -184,7 +184,8 @@ pub(super) fn write_note(db: &Connection, op: &WriteNote, now: Ts) -> Result<Not
         let values = params![known.id, status, known.retry_count, None::<String>, meta, now.micros()];
         db.prepare_cached(SETTLE)?.execute(values)?;
     }
-    Ok(NoteWritten { id, created })
+    let captured = pool::capture(db, op.capture.as_ref(), project, None, now)?;
+    Ok(NoteWritten { id, created, captured })
 }
 
 pub(super) fn recover(db: &Connection, op: Recover, now: Ts) -> Result<Recovered> {

@@ -14,8 +14,8 @@ const FIND: &str = "
 SELECT id, operation_code, direction_code, origin_instant, normalized_instant, normalized_numeric, cursor_value,
   plan_epoch, version
 FROM ing_cursor
-WHERE provenance_code = ?1 AND operation_code = ?2 AND cursor_key = ?3
-  AND namespace_scope_code = ?4 AND namespace_key = ?5";
+WHERE project_key = ?1 AND provenance_code = ?2 AND operation_code = ?3 AND cursor_key = ?4
+  AND namespace_scope_code = ?5 AND namespace_key = ?6";
 
 const READ: &str = "
 SELECT id, operation_code, direction_code, origin_instant, normalized_instant, normalized_numeric, cursor_value,
@@ -25,21 +25,22 @@ WHERE id = ?1";
 
 const INSERT: &str = "
 INSERT INTO ing_cursor
-  (provenance_code, endpoint_name, operation_code, cursor_key, namespace_scope_code, namespace_key,
+  (project_key, provenance_code, endpoint_name, operation_code, cursor_key, namespace_scope_code, namespace_key,
    cursor_type_code, direction_code, origin_instant, created_at, updated_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, iif(?8 IS NULL, 'ID', 'TIME'), ?7, ?8, ?9, ?9)
-ON CONFLICT (provenance_code, operation_code, cursor_key, namespace_scope_code, namespace_key) DO NOTHING";
+VALUES (?10, ?1, ?2, ?3, ?4, ?5, ?6, iif(?8 IS NULL, 'ID', 'TIME'), ?7, ?8, ?9, ?9)
+ON CONFLICT (project_key, provenance_code, operation_code, cursor_key, namespace_scope_code, namespace_key) DO NOTHING";
 
 const RAISE_EPOCH: &str = "
 UPDATE ing_cursor SET plan_epoch = plan_epoch + 1
-WHERE provenance_code = ?1 AND operation_code = ?2 AND cursor_key = ?3
-  AND namespace_scope_code = ?4 AND namespace_key = ?5 AND plan_epoch = ?6
+WHERE project_key = ?1 AND provenance_code = ?2 AND operation_code = ?3 AND cursor_key = ?4
+  AND namespace_scope_code = ?5 AND namespace_key = ?6 AND plan_epoch = ?7
 RETURNING id";
 
 pub(crate) const READ_HARVESTED: &str = "
 SELECT normalized_instant
 FROM ing_cursor
 WHERE provenance_code = ?1 AND operation_code = 'HARVEST' AND endpoint_name = ?2 AND cursor_key = ?3
+  AND +project_key = ?4
 ORDER BY normalized_instant DESC
 LIMIT 1";
 
@@ -153,6 +154,7 @@ fn read_mark(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Mark>> {
 /// The cursor of a namespace. The endpoint is no part of its identity (C-22).
 pub(super) fn find(db: &Connection, name: &Name) -> Result<Option<Cursor>> {
     let key = params![
+        name.project_key,
         name.provenance_code,
         name.operation.as_str(),
         name.cursor_key,
@@ -172,7 +174,7 @@ pub(super) fn harvested(db: &Connection, name: &Name) -> Result<Option<Ts>> {
     if name.operation != Operation::Backfill {
         return Ok(None);
     }
-    let key = params![name.provenance_code, name.endpoint_name, name.cursor_key];
+    let key = params![name.provenance_code, name.endpoint_name, name.cursor_key, name.project_key];
     Ok(db.prepare_cached(READ_HARVESTED)?.query_row(key, |row| maybe_time(row, 0)).optional()?.flatten())
 }
 
@@ -188,8 +190,10 @@ pub(super) fn next_epoch(db: &Connection, name: &Name, origin: Option<Ts>, epoch
         name.operation.direction().as_str(),
         origin.map(Ts::micros),
         now.micros(),
+        name.project_key,
     ])?;
     let key = params![
+        name.project_key,
         name.provenance_code,
         name.operation.as_str(),
         name.cursor_key,

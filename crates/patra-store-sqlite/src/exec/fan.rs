@@ -12,10 +12,10 @@ const INSERT_CHILD: &str = "
 INSERT INTO ing_schedule_instance
   (public_id, schedule_id, scheduler_code, scheduler_job_id, scheduler_log_id, trigger_type_code, project_key,
    provenance_code, endpoint_name, operation_code, reason_code, activity, window_from, window_to, priority, params,
-   overrides, parent_id, root_id, status_code, not_before, created_at)
+   overrides, parent_id, root_id, status_code, not_before, created_at, job_type)
 SELECT ?2, schedule_id, scheduler_code, coalesce(schedule_id, ?2), ?2, trigger_type_code, project_key,
    provenance_code, endpoint_name, operation_code, reason_code, activity, window_from, window_to, priority, ?3,
-   overrides, id, coalesce(root_id, id), 'REQUESTED', ?4, ?4
+   overrides, id, coalesce(root_id, id), 'REQUESTED', ?4, ?4, job_type
 FROM ing_schedule_instance
 WHERE id = ?1
 ON CONFLICT (public_id) DO NOTHING";

@@ -7,8 +7,8 @@ use rusqlite::{Connection, params};
 use crate::error::Result;
 
 const INSERT: &str = "
-INSERT INTO api_key (prefix, hash, name, scope, created_at)
-SELECT ?1, ?2, ?3, ?4, ?5
+INSERT INTO api_key (prefix, hash, name, scope, created_at, projects, shared)
+SELECT ?1, ?2, ?3, ?4, ?5, ?7, ?8
 WHERE NOT ?6 OR NOT EXISTS (SELECT 1 FROM api_key)
 ON CONFLICT (prefix) DO NOTHING";
 
@@ -18,7 +18,9 @@ const REVOKE: &str = "UPDATE api_key SET revoked_at = ?2 WHERE prefix = ?1 AND r
 pub(super) const STATEMENTS: &[&str] = &[INSERT, REVOKE];
 
 pub(super) fn create(db: &Connection, op: &CreateKey, now: Ts) -> Result<KeyCreated> {
-    let values = params![op.prefix, op.hash, op.name, op.scope.as_str(), now.micros(), op.only_first];
+    let projects = serde_json::to_string(&op.projects)?;
+    let values =
+        params![op.prefix, op.hash, op.name, op.scope.as_str(), now.micros(), op.only_first, projects, op.shared];
     let inserted = db.prepare_cached(INSERT)?.execute(values)?;
     Ok(KeyCreated { created: inserted == 1 })
 }

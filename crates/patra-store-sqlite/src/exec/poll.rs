@@ -5,13 +5,14 @@ use std::collections::HashMap;
 use patra_core::source::{Outcome, Validators};
 use patra_core::state::TaskStatus;
 use patra_core::tx::{
-    ClaimPolls, Claimed, Clean, Cleaned, EndRun, HurryPoll, NewPoll, Poll, PollEnd, PollHurried, Polled, UnfitPoll,
+    ClaimPolls, Claimed, EndRun, HurryPoll, NewPoll, Poll, PollEnd, PollHurried, Polled, UnfitPoll, job_type,
 };
-use patra_core::{PlanId, SliceId, SourceId, TaskId, Ts, hash};
+use patra_core::{InstanceId, PlanId, SliceId, SourceId, TaskId, Ts, hash};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::hold::{Common, Own, Stopping};
-use super::{claim, plan, source};
+use super::scrape::Begun;
+use super::{claim, fetched, plan, scrape, source};
 use crate::error::Result;
 use crate::sql::word;
 
@@ -27,8 +28,9 @@ RETURNING project_key";
 const INSERT_TRIGGER: &str = "
 INSERT INTO ing_schedule_instance
   (public_id, scheduler_code, scheduler_job_id, scheduler_log_id, trigger_type_code, project_key, provenance_code,
-   endpoint_name, operation_code, priority, params, overrides, expr_proto_hash, status_code, not_before, created_at)
-VALUES (?1, 'collector', ?2, ?1, ?3, ?4, ?5, ?6, 'HARVEST', ?7, '{}', '{}', ?8, 'PLANNED', ?9, ?9)
+   endpoint_name, operation_code, priority, params, overrides, expr_proto_hash, status_code, not_before, created_at,
+   job_type, parent_id, root_id)
+VALUES (?1, 'collector', ?2, ?1, ?3, ?4, ?5, ?6, 'HARVEST', ?7, '{}', '{}', ?8, 'PLANNED', ?9, ?9, ?10, ?11, ?11)
 RETURNING id";
 
 // A poll moves no cursor: it has the number of none.
@@ -91,36 +93,6 @@ SELECT ?1, id, project_key, kind, ?6 FROM item
 WHERE emptied_at IS NULL AND project_key = ?2 AND provenance_code = ?3 AND dedup_scope = ?4 AND dedup_key = ?5
 ON CONFLICT (source_id, item_id) DO NOTHING";
 
-const OLD_ITEMS: &str = "
-SELECT item_id FROM item_source
-WHERE kind = 'article' AND fetched_at < ?1
-ORDER BY fetched_at
-LIMIT ?2";
-
-const EMPTY_ITEM: &str = "
-UPDATE item SET fields = '', payload = '', emptied_at = ?2
-WHERE id = ?1 AND emptied_at IS NULL
-RETURNING id";
-
-const UNLINK: &str = "DELETE FROM item_source WHERE item_id = ?1";
-
-const OLD_POLLS: &str = "
-SELECT id, schedule_instance_id, plan_id, slice_id FROM ing_task
-WHERE source_id IS NOT NULL AND finished_at < ?1
-ORDER BY finished_at
-LIMIT ?2";
-
-const FORGET: &[&str] = &[
-    "DELETE FROM ing_raw WHERE run_id IN (SELECT id FROM ing_task_run WHERE task_id = ?1)",
-    "DELETE FROM ing_task_run_batch WHERE task_id = ?1",
-    "DELETE FROM ing_task_run WHERE task_id = ?1",
-    "DELETE FROM ing_task WHERE id = ?1",
-];
-
-const FORGET_SLICE: &str = "DELETE FROM ing_plan_slice WHERE id = ?1";
-const FORGET_PLAN: &str = "DELETE FROM ing_plan WHERE id = ?1";
-const FORGET_TRIGGER: &str = "DELETE FROM ing_schedule_instance WHERE id = ?1";
-
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[
     NEXT_POLL,
@@ -136,25 +108,23 @@ pub(super) const STATEMENTS: &[&str] = &[
     WRITE_KNOWN,
     MOVE,
     LINK,
-    OLD_ITEMS,
-    EMPTY_ITEM,
-    UNLINK,
-    OLD_POLLS,
-    FORGET_SLICE,
-    FORGET_PLAN,
-    FORGET_TRIGGER,
 ];
 
-#[cfg(test)]
-pub(super) const FORGET_STATEMENTS: &[&str] = FORGET;
-
 pub(super) fn queue(db: &Connection, op: &Poll, now: Ts) -> Result<Polled> {
+    let job = match &op.job {
+        None => None,
+        Some(job) => match scrape::begin(db, job, &op.polls, now)? {
+            Begun::Now(instance) => Some(instance),
+            Begun::Before(tasks) => return Ok(Polled { tasks, busy: None, now }),
+            Begun::Not(busy) => return Ok(Polled { tasks: vec![None; op.polls.len()], busy: Some(busy), now }),
+        },
+    };
     for (hash, body) in &op.snapshots {
         db.prepare_cached(plan::INSERT_SNAPSHOT)?.execute(params![hash, body, now.micros()])?;
     }
-    let tasks = op.polls.iter().map(|poll| queue_one(db, poll, now)).collect::<Result<_>>()?;
+    let tasks = op.polls.iter().map(|poll| queue_one(db, poll, job, now)).collect::<Result<_>>()?;
     op.unfit.iter().try_for_each(|poll| fail_one(db, poll, now))?;
-    Ok(Polled { tasks, now })
+    Ok(Polled { tasks, busy: None, now })
 }
 
 fn fail_one(db: &Connection, poll: &UnfitPoll, now: Ts) -> Result<()> {
@@ -168,7 +138,7 @@ fn fail_one(db: &Connection, poll: &UnfitPoll, now: Ts) -> Result<()> {
     Ok(())
 }
 
-fn queue_one(db: &Connection, poll: &NewPoll, now: Ts) -> Result<Option<TaskId>> {
+fn queue_one(db: &Connection, poll: &NewPoll, job: Option<InstanceId>, now: Ts) -> Result<Option<TaskId>> {
     let id = poll.source.0;
     let Some(kept) = source::read(db, id)? else { return Ok(None) };
     let provisional = (now + kept.interval).micros();
@@ -177,19 +147,21 @@ fn queue_one(db: &Connection, poll: &NewPoll, now: Ts) -> Result<Option<TaskId>>
         .query_row(params![id, poll.poll_count, provisional], |row| row.get(0))
         .optional()?;
     let Some(project) = project else { return Ok(None) };
-    let (public_id, job) = (format!("source-{id}-{}", poll.poll_count), format!("source-{id}"));
+    let public_id = format!("source-{id}-{}", poll.poll_count);
     let (code, endpoint, at) = (&poll.provenance_code, &poll.endpoint_name, now.micros());
     let trigger: i64 = db.prepare_cached(INSERT_TRIGGER)?.query_row(
         params![
             public_id,
-            job,
+            format!("source-{id}"),
             poll.trigger_type.as_str(),
             project,
             code,
             endpoint,
             poll.priority,
             poll.snapshot_hash,
-            at
+            at,
+            job_type(code, endpoint),
+            job.map(|job| job.0),
         ],
         |row| row.get(0),
     )?;
@@ -291,10 +263,13 @@ pub(super) fn end(db: &Connection, op: &EndRun, poll: &PollEnd, status: TaskStat
         let validators = serde_json::to_string(validators)?;
         db.prepare_cached(WRITE_KNOWN)?.execute(params![id, validators])?;
     }
-    if let (Outcome::Fetched, Some(url)) = (outcome, &poll.moved_to) {
+    if let (Outcome::Fetched, Some(url)) = (&outcome, &poll.moved_to) {
         db.prepare_cached(MOVE)?.execute(params![id, url])?;
     }
-    Ok(())
+    match outcome {
+        Outcome::Fetched => fetched::count_and_tell(db, op, poll, now),
+        Outcome::Failed { .. } => Ok(()),
+    }
 }
 
 /// The records of a page, stored now or before, are items of the source.
@@ -311,38 +286,4 @@ pub(super) fn link(
         statement.execute(params![source.0, project, code, scope, record.key, now.micros()])?;
     }
     Ok(())
-}
-
-pub(super) fn clean(db: &Connection, op: &Clean, now: Ts) -> Result<Cleaned> {
-    let mut cleaned = Cleaned::default();
-    if let Some(keep) = op.keep {
-        let old = numbers(db, OLD_ITEMS, now - keep, op.limit)?;
-        for item in old {
-            let emptied = db.prepare_cached(EMPTY_ITEM)?.exists([item, now.micros()])?;
-            db.prepare_cached(UNLINK)?.execute([item])?;
-            cleaned.items += u32::from(emptied);
-        }
-    }
-    let polls: Vec<[i64; 4]> = db
-        .prepare_cached(OLD_POLLS)?
-        .query_map(params![(now - op.keep_ledger).micros(), op.limit], |row| {
-            Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])
-        })?
-        .collect::<rusqlite::Result<_>>()?;
-    for [task, trigger, plan, slice] in polls {
-        for sql in FORGET {
-            db.prepare_cached(sql)?.execute([task])?;
-        }
-        db.prepare_cached(FORGET_SLICE)?.execute([slice])?;
-        db.prepare_cached(FORGET_PLAN)?.execute([plan])?;
-        db.prepare_cached(FORGET_TRIGGER)?.execute([trigger])?;
-        cleaned.polls += 1;
-    }
-    Ok(cleaned)
-}
-
-fn numbers(db: &Connection, sql: &str, before: Ts, limit: u32) -> Result<Vec<i64>> {
-    let mut statement = db.prepare_cached(sql)?;
-    let rows = statement.query_map(params![before.micros(), limit], |row| row.get(0))?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }

@@ -3,7 +3,7 @@
 use patra_core::state::{Operation, TriggerStatus, TriggerType, UpdateReason};
 use patra_core::tx::{
     Fire, FireDue, Fired, FiredDue, Inventory, OpenPlan, Rest, SettleTrigger, Settlement, TakeTrigger, TriggerSettled,
-    TriggerTaken, TxError, When,
+    TriggerTaken, TxError, When, job_type,
 };
 use patra_core::{Fence, InstanceId, PlanId, Ts};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -17,12 +17,13 @@ const INSERT: &str = "
 INSERT INTO ing_schedule_instance
   (public_id, schedule_id, scheduler_code, scheduler_job_id, scheduler_log_id, trigger_type_code, project_key,
    provenance_code, endpoint_name, operation_code, reason_code, activity, window_from, window_to, priority, params,
-   overrides, status_code, not_before, created_at)
-VALUES (?1, ?2, 'patra', coalesce(?2, ?1), ?1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, 'REQUESTED', ?15, ?15)
+   overrides, status_code, not_before, created_at, job_type)
+VALUES (?1, ?2, 'patra', coalesce(?2, ?1), ?1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, 'REQUESTED', ?15, ?15,
+  ?16)
 ON CONFLICT (public_id) DO NOTHING
 RETURNING id";
 
-const READ_ID: &str = "SELECT id FROM ing_schedule_instance WHERE public_id = ?1";
+pub(super) const READ_ID: &str = "SELECT id FROM ing_schedule_instance WHERE public_id = ?1";
 
 pub(crate) const READ_DUE: &str = "
 SELECT id, provenance_code, endpoint_name, operation_code, reason_code, when_text, next_due_at,
@@ -43,6 +44,7 @@ SET lease_owner = ?1, leased_until = ?2, lease_epoch = lease_epoch + 1
 WHERE id = (
   SELECT id FROM ing_schedule_instance
   WHERE status_code = 'REQUESTED' AND not_before <= ?3 AND (leased_until IS NULL OR leased_until <= ?3)
+    AND provenance_code <> 'resource_pool'
     AND provenance_code || ' ' || endpoint_name || ' ' || operation_code NOT IN (SELECT value FROM json_each(?4))
     AND NOT EXISTS (
       SELECT 1 FROM ing_hold hold
@@ -101,6 +103,7 @@ fn insert(db: &Connection, op: &Fire, schedule: Option<i64>, now: Ts) -> Result<
         op.params,
         op.overrides,
         now.micros(),
+        job_type(&op.provenance_code, &op.endpoint_name),
     ];
     Ok(db.prepare_cached(INSERT)?.query_row(values, |row| row.get(0).map(InstanceId)).optional()?)
 }

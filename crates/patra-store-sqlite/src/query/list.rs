@@ -1,7 +1,7 @@
 //! Rows of one view. The statement is put together from the view's fixed names; values are only ever bound.
 
 use patra_core::Ts;
-use patra_core::port::query::{Cell, CellKind, Filter, Row, View};
+use patra_core::port::query::{Cell, CellKind, Filter, Owner, Row, View};
 use patra_core::tx::TxError;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
@@ -10,9 +10,13 @@ use crate::error::Result;
 
 pub(super) fn read(db: &Connection, view: View, filter: &Filter) -> Result<Vec<Row>> {
     let conditions = view.conditions(filter).map_err(TxError::from)?;
+    if filter.project_key.is_some() && view.owner().is_none() {
+        return Ok(Vec::new());
+    }
     let columns: Vec<_> = conditions.iter().map(|(column, _)| *column).collect();
-    let sql = statement(view, &columns, filter.before_id.is_some());
+    let sql = statement(view, &columns, filter.project_key.is_some(), filter.before_id.is_some());
     let mut values: Vec<_> = conditions.into_iter().map(|(_, value)| bind(value)).collect();
+    values.extend(filter.project_key.clone().map(Value::Text));
     values.extend(filter.before_id.map(Value::Integer));
     values.push(Value::Integer(filter.effective_limit().into()));
 
@@ -24,14 +28,30 @@ pub(super) fn read(db: &Connection, view: View, filter: &Filter) -> Result<Vec<R
 }
 
 /// Newest first, at most as many as the last parameter says.
-pub(crate) fn statement(view: View, conditions: &[&str], before: bool) -> String {
+pub(crate) fn statement(view: View, conditions: &[&str], of_project: bool, before: bool) -> String {
     let columns: Vec<_> = view.columns().iter().map(|column| column.name).collect();
     let mut wheres: Vec<_> = conditions.iter().map(|column| format!("{column} = ?")).collect();
+    wheres.extend(view.owner().filter(|_| of_project).map(|owner| belongs(view, owner)));
     if before {
         wheres.push("id < ?".to_owned());
     }
     let wheres = if wheres.is_empty() { String::new() } else { format!(" WHERE {}", wheres.join(" AND ")) };
     format!("SELECT {} FROM {}{wheres} ORDER BY id DESC LIMIT ?", columns.join(", "), view.table())
+}
+
+/// That a row is of a project.
+fn belongs(view: View, owner: Owner) -> String {
+    let table = view.table();
+    let by = |owner: &str, column: &str| {
+        format!("EXISTS (SELECT 1 FROM {owner} owner WHERE owner.id = {table}.{column} AND owner.project_key = ?)")
+    };
+    match owner {
+        Owner::Plan => by("ing_plan", "plan_id"),
+        Owner::Cursor => by("ing_cursor", "cursor_id"),
+        // The others have no index that begins with the project and goes on by id: they are read from the newest on.
+        Owner::Own if view == View::Items => "project_key = ?".to_owned(),
+        Owner::Own => "+project_key = ?".to_owned(),
+    }
 }
 
 fn bind(value: Cell) -> Value {

@@ -1,15 +1,18 @@
 //! What became of one trigger.
 
-use patra_core::InstanceId;
 use patra_core::port::query::Progress;
 use patra_core::state::TaskStatus;
-use rusqlite::{Connection, OptionalExtension};
+use patra_core::{InstanceId, Ts};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Result;
-use crate::sql::word;
+use crate::sql::{maybe_time, time, word};
 
 const READ_TRIGGER: &str = "
-SELECT id, status_code, record_remarks FROM ing_schedule_instance WHERE public_id = ?1";
+SELECT id, status_code, record_remarks, project_key, job_type, result, request_id, created_at, started_at, finished_at,
+  status_code = 'REQUESTED' AND provenance_code = 'resource_pool' AND coalesce(leased_until > ?2, FALSE)
+FROM ing_schedule_instance
+WHERE public_id = ?1";
 
 /// The trigger and what was made of it.
 macro_rules! family {
@@ -32,7 +35,7 @@ WHERE made.root_id = ?1 AND made.status_code <> 'REQUESTED'
 
 const COUNT_TASKS: &str = concat!(
     "
-SELECT task.status_code, count(*), task.replaced
+SELECT task.status_code, count(*), task.replaced, min(task.started_at), max(task.finished_at)
 FROM ",
     family!(),
     " family JOIN ing_task task ON task.schedule_instance_id = family.id
@@ -52,10 +55,10 @@ WHERE batch.status_code = 'SUCCEEDED'"
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[READ_TRIGGER, COUNT_PARTITIONS, COUNT_OPEN, COUNT_TASKS, SUM_BATCHES];
 
-pub(super) fn read(db: &Connection, public_id: &str) -> Result<Option<Progress>> {
+pub(super) fn read(db: &Connection, public_id: &str, now: Ts) -> Result<Option<Progress>> {
     // One snapshot for all: tasks and batches must agree.
     let snapshot = db.unchecked_transaction()?;
-    let progress = read_trigger(&snapshot, public_id)?;
+    let progress = read_trigger(&snapshot, public_id, now)?;
     let Some(mut progress) = progress else { return Ok(None) };
     count_partitions(&snapshot, &mut progress)?;
     count_tasks(&snapshot, &mut progress)?;
@@ -63,10 +66,18 @@ pub(super) fn read(db: &Connection, public_id: &str) -> Result<Option<Progress>>
     Ok(Some(progress))
 }
 
-fn read_trigger(db: &Connection, public_id: &str) -> Result<Option<Progress>> {
-    let progress = db.prepare_cached(READ_TRIGGER)?.query_row([public_id], |row| {
+fn read_trigger(db: &Connection, public_id: &str, now: Ts) -> Result<Option<Progress>> {
+    let progress = db.prepare_cached(READ_TRIGGER)?.query_row(params![public_id, now.micros()], |row| {
         Ok(Progress {
             instance: InstanceId(row.get(0)?),
+            project_key: row.get(3)?,
+            job_type: row.get(4)?,
+            under_way: row.get(10)?,
+            result: row.get(5)?,
+            request_id: row.get(6)?,
+            created_at: time(row, 7)?,
+            started_at: maybe_time(row, 8)?,
+            finished_at: maybe_time(row, 9)?,
             trigger_status: word(row, 1)?,
             remarks: row.get(2)?,
             partitions: 0,
@@ -107,8 +118,11 @@ fn count_partitions(db: &Connection, progress: &mut Progress) -> Result<()> {
 fn count_tasks(db: &Connection, progress: &mut Progress) -> Result<()> {
     let mut statement = db.prepare_cached(COUNT_TASKS)?;
     let mut rows = statement.query([progress.instance.0])?;
+    let (mut first, mut last) = (None, None);
     while let Some(row) = rows.next()? {
         let count = row.get::<_, i64>(1)?.unsigned_abs();
+        first = [first, maybe_time(row, 3)?].into_iter().flatten().min();
+        last = last.max(maybe_time(row, 4)?);
         match word(row, 0)? {
             _ if row.get(2)? => progress.tasks_split += count,
             TaskStatus::Queued => progress.tasks_queued += count,
@@ -119,6 +133,8 @@ fn count_tasks(db: &Connection, progress: &mut Progress) -> Result<()> {
             TaskStatus::Cancelled => progress.tasks_cancelled += count,
         }
     }
+    progress.started_at = progress.started_at.or(first);
+    progress.finished_at = progress.finished_at.or(last.filter(|_| progress.is_finished()));
     Ok(())
 }
 

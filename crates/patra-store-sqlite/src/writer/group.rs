@@ -30,7 +30,12 @@ pub(super) fn collect(first: Job, waiting: &Receiver<Job>) -> Vec<Job> {
 
 fn weight(tx: &Tx) -> usize {
     match tx {
-        Tx::CommitBatch(batch) => batch.records.len() + batch.rejected.len() + batch.checked.len() + 1,
+        Tx::CommitBatch(batch) => {
+            let captured = batch.capture.as_ref().map_or(0, |capture| capture.urls.len());
+            batch.records.len() + batch.rejected.len() + batch.checked.len() + captured + 1
+        }
+        Tx::AddUrls(add) => add.urls.len() + 1,
+        Tx::TakeEvents(take) => take.limit as usize,
         Tx::SavePlan(plan) => 2 * plan.slices.len() + 1,
         Tx::FanOut(fan) => fan.children.len() + 1,
         Tx::Signal(signal) => signal.keys.len() + 1,

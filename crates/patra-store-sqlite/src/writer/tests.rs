@@ -47,6 +47,8 @@ fn create(name: &str) -> Tx {
         hash: String::new(),
         name: name.into(),
         scope: Scope::Read,
+        projects: Vec::new(),
+        shared: false,
         only_first: false,
     };
     key.into()

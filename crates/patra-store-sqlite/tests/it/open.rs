@@ -14,7 +14,15 @@ fn options(folder: &Path) -> Options {
 }
 
 fn key(prefix: &str) -> CreateKey {
-    CreateKey { prefix: prefix.into(), hash: "h".into(), name: "n".into(), scope: Scope::Admin, only_first: false }
+    CreateKey {
+        prefix: prefix.into(),
+        hash: "h".into(),
+        name: "n".into(),
+        scope: Scope::Admin,
+        projects: Vec::new(),
+        shared: false,
+        only_first: false,
+    }
 }
 
 #[tokio::test]

@@ -48,6 +48,7 @@ fn catalogue(db: &Connection) -> Catalogue {
 // covers: ING-7.7-03, ING-7.8-04, ING-7.10-02, ING-7.11-01, ING-7.11-02, ING-7.11-03, ING-7.11-04, ING-7.12-01
 // covers: ING-7.12-02, ING-7.12-03, ING-7.12-04, ING-13.3-01, ING-13.3-08
 // covers: CRAWL-DAY1-1, CRAWL-FIX-1, CRAWL-25, CRAWL-32, CRAWL-43, CRAWL-49, CRAWL-GAP-10
+// covers: POOL-100, POOL-101, POOL-102, POOL-103, POOL-104, POOL-105, POOL-106, POOL-107, POOL-108, POOL-110, TWEET-135
 #[test]
 fn the_schema_has_all_that_the_requirements_name() {
     let folder = tempfile::tempdir().unwrap();

@@ -399,4 +399,58 @@ cases! {
         a_page_and_the_cancelling_of_its_task_do_not_mix,
         what_twenty_archive_is_archived_once,
     }
+    project {
+        a_project_is_made_once_and_one_is_there_from_the_start,
+        a_key_names_the_projects_that_it_may_act_for,
+        a_list_shows_what_is_of_the_project_and_nothing_else,
+        projects_share_no_cursor_no_coverage_and_no_signal,
+        a_job_has_a_type_and_a_project,
+        a_job_has_begun_with_its_first_task_and_ended_with_its_last,
+    }
+    urls {
+        a_url_is_stored_once_per_library_with_its_first_finding,
+        a_projects_entry_covers_the_shared_one_before_anything_is_filtered,
+        pages_follow_each_other_newest_first,
+        a_part_of_a_domain_is_what_it_is,
+        what_does_not_fit_the_pool_is_refused_as_a_whole,
+        fifty_writers_of_one_url_make_one_row_and_no_error,
+        totals_agree_with_a_count_after_many_random_inserts,
+        writers_of_both_libraries_at_once_lose_no_count,
+    }
+    capture {
+        what_is_captured_is_said_for_each_project_and_job_type,
+        a_page_brings_its_urls_into_the_pool_once,
+        a_capture_that_fails_costs_the_page_nothing,
+        a_note_brings_its_urls_too,
+    }
+    chore {
+        a_chore_is_asked_for_once_taken_and_done,
+        a_chore_whose_worker_died_is_taken_by_the_next,
+        planners_take_no_chores_and_workers_no_triggers,
+        a_chore_can_be_cancelled_before_and_while_it_is_done,
+        many_workers_share_no_chore,
+        old_chores_are_forgotten,
+    }
+    scrape {
+        a_job_polls_its_sources_and_knows_them,
+        a_job_is_begun_whole_or_not_at_all,
+        a_job_takes_the_place_of_a_poll_that_waits,
+        a_job_that_is_asked_for_again_is_the_same,
+        of_many_jobs_at_once_one_has_the_sources,
+        fetches_of_a_user_are_counted_when_they_went_well,
+        an_old_job_is_forgotten_with_all_its_polls,
+    }
+    outbox {
+        an_event_is_leased_told_and_over,
+        an_event_whose_teller_died_is_told_by_another,
+        an_event_that_nobody_takes_is_told_again_later_each_time_and_given_up,
+        many_tellers_share_no_event,
+    }
+    document {
+        a_document_is_known_by_its_uri,
+        documents_are_found_by_type_state_and_number,
+        jobs_are_listed_once_they_have_ended,
+        partitions_are_part_of_their_job,
+        tweets_are_read_newest_first,
+    }
 }

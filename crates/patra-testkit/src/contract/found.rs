@@ -138,7 +138,7 @@ impl Fixture {
 }
 
 fn clean(keep: Option<Duration>, keep_ledger: Duration, limit: u32) -> Clean {
-    Clean { keep, keep_ledger, limit }
+    Clean { keep, keep_ledger, keep_jobs: make::LONG, limit }
 }
 
 // covers: COLL-44, COLL-109, COLL-110
@@ -149,7 +149,7 @@ pub(super) async fn old_items_are_emptied_and_do_not_come_back(fx: Fixture) {
     bring_of(&fx, ids[1], Arc::new(make::stream()), vec![make::record("work", 1)]).await;
     assert_eq!(fx.ok(clean(None, make::LONG, 10)).await, Cleaned::default(), "for ever");
     assert_eq!(fx.ok(clean(Some(make::LONG), make::LONG, 10)).await, Cleaned::default(), "none is old");
-    assert_eq!(fx.ok(clean(Some(Duration::ZERO), make::LONG, 10)).await, Cleaned { items: 2, polls: 0 });
+    assert_eq!(fx.ok(clean(Some(Duration::ZERO), make::LONG, 10)).await, Cleaned { items: 2, ..Cleaned::default() });
     assert_eq!(keys(&fx, ask()).await, ["work of b"]);
     assert_eq!(fx.ok(clean(Some(Duration::ZERO), make::LONG, 10)).await, Cleaned::default());
     let rows = fx.rows(View::Items).await;
@@ -208,8 +208,8 @@ pub(super) async fn old_polls_are_forgotten_and_nothing_else(fx: Fixture) {
     let of_poll = old.ids().into_iter().find(|id| *id != run.0 && old.text_of(*id, "status_code") == "SUCCEEDED");
     let of_poll = patra_core::RunId(of_poll.expect("a run"));
     assert!(fx.subject.store.raw(of_poll, 1).await.expect("an answer").is_some());
-    assert_eq!(fx.ok(clean(None, Duration::ZERO, 1)).await, Cleaned { items: 0, polls: 1 });
-    assert_eq!(fx.ok(clean(None, Duration::ZERO, 10)).await, Cleaned { items: 0, polls: 1 });
+    assert_eq!(fx.ok(clean(None, Duration::ZERO, 1)).await, Cleaned { polls: 1, ..Cleaned::default() });
+    assert_eq!(fx.ok(clean(None, Duration::ZERO, 10)).await, Cleaned { polls: 1, ..Cleaned::default() });
     assert_eq!(fx.ok(clean(None, Duration::ZERO, 10)).await, Cleaned::default());
     assert_eq!(count().await, [3, 3, 3, 3, 2, 1]);
     let store = &fx.subject.store;

@@ -49,6 +49,7 @@ pub fn windows(from: i64, count: i64) -> Vec<Window> {
 
 pub fn namespace(operation: Operation, key: &str) -> Name {
     Name {
+        project_key: "default".into(),
         provenance_code: PROVENANCE.into(),
         endpoint_name: ENDPOINT.into(),
         operation,
@@ -61,7 +62,8 @@ pub fn namespace(operation: Operation, key: &str) -> Name {
 /// Where the work of a trigger shows its progress: one namespace per endpoint and operation.
 pub fn namespace_of(taken: &TriggerTaken) -> Name {
     let key = if taken.endpoint_name == ENDPOINT { "ns" } else { &taken.endpoint_name };
-    Name { endpoint_name: taken.endpoint_name.clone(), ..namespace(taken.operation, key) }
+    let (project_key, endpoint_name) = (taken.project_key.clone(), taken.endpoint_name.clone());
+    Name { project_key, endpoint_name, ..namespace(taken.operation, key) }
 }
 
 pub fn provenance(hash: &str, endpoints: &[(&str, Option<Duration>)]) -> ApplyProvenance {
@@ -318,6 +320,7 @@ pub fn page(lease: &Lease, run: RunId, batch_no: u32, mut records: Vec<Record>, 
         raw: None,
         request_digest: r#"{"url":"http://demo/works"}"#.into(),
         response_digest: r#"{"items":1}"#.into(),
+        capture: None,
     }
 }
 

@@ -9,7 +9,7 @@ use patra_core::port::crawl::Wanted;
 use patra_core::port::query::{Cell, View};
 use patra_core::record::Stream;
 use patra_core::state::{CandidateStatus, ExecutionStatus};
-use patra_core::tx::{NewCandidate, NewNote, NoteWritten, ReadParents, WriteNote};
+use patra_core::tx::{Captured, NewCandidate, NewNote, NoteWritten, ReadParents, WriteNote};
 use serde_json::json;
 
 use super::concurrent::at_once;
@@ -20,7 +20,7 @@ use super::{Fixture, fixture};
 const FIELDS: &str = r#"{"title":"A","content":"…","author":"someone","published_at":"2026-02-25T08:00:00Z"}"#;
 const RESULT: &str = r#"{ "title": "A", "likes": 3 }"#;
 
-fn write(id: &str) -> WriteNote {
+pub(super) fn write(id: &str) -> WriteNote {
     WriteNote {
         project_key: PROJECT.into(),
         platform: PLATFORM.into(),
@@ -33,6 +33,7 @@ fn write(id: &str) -> WriteNote {
             published_at: "2026-02-25T08:00:00Z".parse().ok(),
         },
         tried: tried("wf-1-a-write"),
+        capture: None,
     }
 }
 
@@ -52,7 +53,7 @@ pub(super) async fn a_note_is_stored_once(fx: Fixture) {
     fx.ok(add(vec![note("note_001")])).await;
     fx.locked("main", "one").await;
     fx.claimed(claim("one", 1)).await;
-    let NoteWritten { id, created } = fx.write("note_001").await;
+    let NoteWritten { id, created, .. } = fx.write("note_001").await;
     assert!(created);
     let collected = fx.candidate("note_001").await;
     assert_eq!((collected.status, &collected.processing_lock), (CandidateStatus::Collected, &None));
@@ -87,7 +88,7 @@ pub(super) async fn a_note_is_stored_once(fx: Fixture) {
     // Again, with something else: the first stays.
     let mut other = write("note_001");
     (other.note.payload, other.note.fields) = ("{}".into(), "{}".into());
-    assert_eq!(fx.ok(Arc::new(other)).await, NoteWritten { id, created: false });
+    assert_eq!(fx.ok(Arc::new(other)).await, NoteWritten { id, created: false, captured: Captured::None });
     assert_eq!((fx.notes(wanted()).await, fx.candidate("note_001").await), (vec![expected], collected));
     assert_eq!(fx.rows(View::Items).await.len(), 1);
 }

@@ -90,7 +90,8 @@ pub(super) async fn only_what_is_as_it_was_seen_is_polled(fx: Fixture) {
     assert_eq!(fx.state(paused[0]).await.next_due_at, None);
     assert_eq!(fx.poll(Vec::new()).await, []);
     let broken = NewPoll { params: "{".into(), ..fx.new_poll(ids[1]).await };
-    let answer = fx.run(Arc::new(Poll { polls: vec![broken], unfit: Vec::new(), snapshots: Vec::new() })).await;
+    let answer =
+        fx.run(Arc::new(Poll { polls: vec![broken], unfit: Vec::new(), snapshots: Vec::new(), job: None })).await;
     assert!(matches!(answer, Err(TxError::Refused(_))), "{answer:?}");
     assert_eq!(fx.source(ids[1]).await.poll_count, 0, "what is refused leaves nothing behind");
 }
@@ -428,7 +429,7 @@ pub(super) async fn what_cannot_be_polled_has_failed(fx: Fixture) {
     let given = vec![unfit(ids[0], 0), unfit(ids[1], 1), unfit(ids[2], 0), unfit(ids[0], 0), unfit(SourceId(999), 0)];
     let polls = vec![fx.new_poll(ids[3]).await];
     let snapshots = vec![("spec".to_owned(), "{}".to_owned())];
-    let polled = fx.ok(Arc::new(Poll { polls, unfit: given.clone(), snapshots })).await;
+    let polled = fx.ok(Arc::new(Poll { polls, unfit: given.clone(), snapshots, job: None })).await;
     assert!(polled.tasks[0].is_some(), "the others do not wait for it");
     let failed = fx.source(ids[0]).await;
     assert_eq!((failed.state.fetch_error_count, failed.state.last_error.as_deref()), (1, Some("no manifest")));
@@ -439,11 +440,11 @@ pub(super) async fn what_cannot_be_polled_has_failed(fx: Fixture) {
     let under_way = fx.subject.store.sources(under_way).await.expect("sources");
     assert_eq!(under_way.iter().map(|source| source.id).collect::<Vec<_>>(), [ids[1], ids[3]]);
     // Who has not seen that says nothing new.
-    fx.ok(Arc::new(Poll { polls: Vec::new(), unfit: given, snapshots: Vec::new() })).await;
+    fx.ok(Arc::new(Poll { polls: Vec::new(), unfit: given, snapshots: Vec::new(), job: None })).await;
     assert_eq!(fx.state(ids[0]).await, failed.state);
     for no in 1..i64::from(MAX_FAILURES) {
         let again = vec![unfit(ids[0], no)];
-        fx.ok(Arc::new(Poll { polls: Vec::new(), unfit: again, snapshots: Vec::new() })).await;
+        fx.ok(Arc::new(Poll { polls: Vec::new(), unfit: again, snapshots: Vec::new(), job: None })).await;
     }
     assert_eq!(fx.state(ids[0]).await.paused, Some(PausedReason::Error));
 }

@@ -43,7 +43,8 @@ async fn world(fx: &Fixture) {
 
 fn key(prefix: &str, only_first: bool) -> CreateKey {
     let (hash, name) = (format!("hash of {prefix}"), "Schlüssel".into());
-    CreateKey { prefix: prefix.into(), hash, name, scope: Scope::Write, only_first }
+    let (projects, shared) = (Vec::new(), false);
+    CreateKey { prefix: prefix.into(), hash, name, scope: Scope::Write, projects, shared, only_first }
 }
 
 fn of(provenance: &str) -> Filter {
@@ -55,6 +56,7 @@ pub(super) async fn every_view_lists_its_columns_newest_first(fx: Fixture) {
         assert!(fx.rows(*view).await.is_empty(), "{} of an empty store", view.as_str());
     }
     world(&fx).await;
+    fx.events("u", 1).await;
     // One old page goes to the archive, and no more.
     fx.pass(Duration::from_millis(5)).await;
     fx.ok(Archive { before: fx.now().await, limit: 1 }).await;
@@ -162,7 +164,14 @@ pub(super) async fn keys_are_made_found_and_revoked(fx: Fixture) {
     assert!(fx.ok(key("k2", false)).await.created);
     let other = CreateKey { hash: "other".into(), scope: Scope::Admin, ..key("k2", false) };
     assert!(!fx.ok(other).await.created, "a prefix is taken once");
-    let found = Key { prefix: "k2".into(), hash: "hash of k2".into(), scope: Scope::Write, revoked: false };
+    let found = Key {
+        prefix: "k2".into(),
+        hash: "hash of k2".into(),
+        scope: Scope::Write,
+        projects: Vec::new(),
+        shared: false,
+        revoked: false,
+    };
     assert_eq!(store.key("k2").await, Ok(Some(found.clone())));
 
     assert!(fx.ok(RevokeKey { prefix: "k2".into() }).await.revoked);

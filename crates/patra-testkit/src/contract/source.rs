@@ -90,7 +90,7 @@ impl Fixture {
 
     pub(super) async fn poll(&self, polls: Vec<NewPoll>) -> Vec<Option<TaskId>> {
         let snapshots = vec![("spec".to_owned(), r#"{"spec":1}"#.to_owned())];
-        self.ok(Arc::new(Poll { polls, unfit: Vec::new(), snapshots })).await.tasks
+        self.ok(Arc::new(Poll { polls, unfit: Vec::new(), snapshots, job: None })).await.tasks
     }
 
     /// Queues a poll of each.
@@ -154,7 +154,7 @@ pub(super) fn poll_of(source: &Source) -> NewPoll {
 
 /// What an ordinary end tells.
 pub(super) fn told(id: SourceId) -> PollEnd {
-    PollEnd { source: id, validators: None, moved_to: None, offline: false, gone: false }
+    PollEnd { source: id, validators: None, moved_to: None, offline: false, gone: false, counted: false, tell: false }
 }
 
 pub(super) fn failed(message: &str) -> RunEnd {

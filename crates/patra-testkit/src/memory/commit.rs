@@ -2,7 +2,7 @@
 
 use patra_core::record::{Record, Stream};
 use patra_core::state::{BatchStatus, Operation, QuarantineStatus, RunStatus, TaskStatus};
-use patra_core::tx::{BatchCommitted, BatchStats, CommitBatch, Raw, TxError};
+use patra_core::tx::{BatchCommitted, BatchStats, Captured, CommitBatch, Raw, TxError};
 use patra_core::{BatchId, RunId, Ts};
 
 use super::{Batch, Item, ItemStream, MemStore, Quarantined, RawRow, next_id, place, refused};
@@ -18,7 +18,8 @@ impl MemStore {
             return refused(format!("run {} is not of this lease", op.run));
         }
         if let Some(old) = self.find_batch(op.run, |batch| batch.batch_no == op.batch_no) {
-            return Ok(BatchCommitted { batch: old.id, stats: old.stats, replayed: true });
+            let captured = Captured::None;
+            return Ok(BatchCommitted { batch: old.id, stats: old.stats, replayed: true, captured });
         }
         self.check_page(op)?;
         assert_eq!(self.runs[place(op.run.0)].status, RunStatus::Running, "a page for run {}", op.run);
@@ -34,7 +35,9 @@ impl MemStore {
         if op.progress {
             self.tasks[place(op.lease.task.0)].attempts = 0;
         }
-        Ok(BatchCommitted { batch, stats, replayed: false })
+        let project_key = &op.stream.project_key;
+        let captured = self.capture(now, op.capture.as_ref(), project_key, Some(op.lineage.instance));
+        Ok(BatchCommitted { batch, stats, replayed: false, captured })
     }
 
     fn find_batch(&self, run: RunId, is: impl Fn(&Batch) -> bool) -> Option<&Batch> {

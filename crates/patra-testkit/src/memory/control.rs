@@ -90,7 +90,7 @@ impl MemStore {
                 let family = |row: &&super::Instance| row.id == id || row.parent == Some(id) || row.root == Some(id);
                 let family: Vec<_> = self.instances.iter().filter(family).map(|row| row.id).collect();
                 for member in family {
-                    self.cancel_trigger(op, member, &mut done);
+                    self.cancel_trigger(now, op, member, &mut done);
                     for plan in self.instances[place(member.0)].plans.clone() {
                         self.cancel_plan(now, op, plan, &mut done);
                     }
@@ -120,10 +120,11 @@ impl MemStore {
         self.tasks.iter().any(|task| !task.status.is_final() && meant(task))
     }
 
-    fn cancel_trigger(&mut self, op: &Cancel, id: InstanceId, done: &mut Cancelled) {
+    fn cancel_trigger(&mut self, now: Ts, op: &Cancel, id: InstanceId, done: &mut Cancelled) {
         let row = &mut self.instances[place(id.0)];
         if row.status == TriggerStatus::Requested {
             row.remarks = Some(op.remarks());
+            row.finished_at = row.is_chore().then_some(now).or(row.finished_at);
             self.close_trigger(id, TriggerStatus::Cancelled);
             done.triggers += 1;
         }
@@ -136,7 +137,7 @@ impl MemStore {
             return;
         }
         if row.status == PlanStatus::Partial {
-            self.cancel_trigger(op, row.instance, done);
+            self.cancel_trigger(now, op, row.instance, done);
         }
         self.set_plan(id, PlanStatus::Cancelled);
         done.plans += 1;

@@ -80,7 +80,8 @@ impl MemStore {
     /// By `uk_cursor_ns`: the endpoint stands beside the identity, not in it.
     pub(super) fn find_cursor(&self, name: &Name) -> Option<usize> {
         self.cursors.iter().position(|row| {
-            row.name.provenance_code == name.provenance_code
+            row.name.project_key == name.project_key
+                && row.name.provenance_code == name.provenance_code
                 && row.name.operation == name.operation
                 && row.name.cursor_key == name.cursor_key
                 && row.name.scope == name.scope
@@ -92,6 +93,7 @@ impl MemStore {
     fn harvested(&self, name: &Name) -> Option<Ts> {
         let same = |row: &&Cursor| {
             row.name.operation == Operation::Harvest
+                && row.name.project_key == name.project_key
                 && row.name.provenance_code == name.provenance_code
                 && row.name.endpoint_name == name.endpoint_name
                 && row.name.cursor_key == name.cursor_key

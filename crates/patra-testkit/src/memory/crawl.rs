@@ -227,7 +227,9 @@ impl MemStore {
         });
         let key = idempotency_key(&op.note.note_id);
         if let Some(at) = self.index.items[stream].get(&key) {
-            return NoteWritten { id: self.items[*at].id, created: false };
+            let id = self.items[*at].id;
+            let captured = self.capture(now, op.capture.as_ref(), &op.project_key, None);
+            return NoteWritten { id, created: false, captured };
         }
         let id = self.insert_note(now, stream, key.clone(), &op.note);
         let NoteFields { title, content, author } = NoteFields::read(&op.note.fields);
@@ -250,7 +252,8 @@ impl MemStore {
             exec_meta: meta,
         };
         self.notes.push(NoteRow { project_key: op.project_key.clone(), what });
-        NoteWritten { id, created: true }
+        let captured = self.capture(now, op.capture.as_ref(), &op.project_key, None);
+        NoteWritten { id, created: true, captured }
     }
 
     fn insert_note(&mut self, now: Ts, stream: usize, key: String, note: &NewNote) -> i64 {

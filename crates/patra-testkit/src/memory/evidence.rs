@@ -79,7 +79,11 @@ impl MemStore {
         let trigger = &self.instances[place(id.0)];
         let mut row = object(View::Jobs, &view::job(trigger));
         let polls = trigger.source.map(|source| format!("source-{source}"));
-        row["scheduler_code"] = json!(if polls.is_some() { "collector" } else { "patra" });
+        row["scheduler_code"] = json!(match (&polls, trigger.scrape) {
+            (Some(_), _) => "collector",
+            (None, true) => "scrape",
+            (None, false) => "patra",
+        });
         let job = polls.or_else(|| trigger.schedule.map(|id| id.to_string()));
         row["scheduler_job_id"] = json!(job.unwrap_or_else(|| trigger.public_id.clone()));
         row["scheduler_log_id"] = json!(trigger.public_id);

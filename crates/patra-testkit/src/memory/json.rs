@@ -18,8 +18,15 @@ pub(super) fn check(tx: &Tx) -> Result<(), TxError> {
         Tx::ChangeSource(op) => op.config.as_ref().map_or(Ok(()), |new| object("config", &new.config)),
         Tx::Poll(op) => {
             op.snapshots.iter().try_for_each(|(_, body)| valid("snapshot_body", body))?;
+            op.job.as_ref().map_or(Ok(()), |job| valid("params", &job.params))?;
             op.polls.iter().try_for_each(|poll| valid("params", &poll.params))
         }
+        Tx::AskChore(op) => valid("params", &op.params),
+        Tx::KeepChore(op) => match &op.done {
+            Some(Ok(result)) => valid("result", result),
+            _ => Ok(()),
+        },
+        Tx::AddUrls(op) => op.urls.iter().try_for_each(|found| object("source_ref", &found.source_ref)),
         Tx::CommitBatch(op) => check_page(op),
         Tx::EndRun(op) => op.failure.as_ref().map_or(Ok(()), check_failure),
         _ => Ok(()),

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use patra_core::source::Outcome;
 use patra_core::state::{Operation, PlanStatus, TaskStatus, TriggerStatus};
 use patra_core::tx::{
-    ClaimPolls, Claimed, Clean, Cleaned, CommitBatch, EndRun, HurryPoll, Lineage, NewPoll, NewSlice, Poll, PollHurried,
-    Polled, UnfitPoll,
+    ClaimPolls, Claimed, CommitBatch, EndRun, HurryPoll, Lineage, NewPoll, NewSlice, Poll, PollHurried, Polled,
+    UnfitPoll, job_type,
 };
 use patra_core::{CursorId, Fence, InstanceId, PlanId, SourceId, TaskId, Ts, hash};
 
 use super::plan::Draft;
+use super::scrape::Begun;
 use super::{Instance, Link, MemStore, Origin, Plan, next_id, place};
 
 /// The number of no cursor: a poll moves none.
@@ -20,12 +20,18 @@ const NO_CURSOR: CursorId = CursorId(0);
 
 impl MemStore {
     pub(super) fn queue_polls(&mut self, now: Ts, op: &Poll) -> Polled {
+        let job = match op.job.as_ref().map(|job| self.begin_scrape(now, job, &op.polls)) {
+            None => None,
+            Some(Begun::Now(instance)) => Some(instance),
+            Some(Begun::Before(tasks)) => return Polled { tasks, busy: None, now },
+            Some(Begun::Not(busy)) => return Polled { tasks: vec![None; op.polls.len()], busy: Some(busy), now },
+        };
         for (hash, body) in &op.snapshots {
             self.snapshots.entry(hash.clone()).or_insert_with(|| body.clone());
         }
-        let tasks = op.polls.iter().map(|poll| self.queue_poll(now, poll)).collect();
+        let tasks = op.polls.iter().map(|poll| self.queue_poll(now, poll, job)).collect();
         op.unfit.iter().for_each(|poll| self.fail_poll(now, poll));
-        Polled { tasks, now }
+        Polled { tasks, busy: None, now }
     }
 
     fn fail_poll(&mut self, now: Ts, poll: &UnfitPoll) {
@@ -41,7 +47,7 @@ impl MemStore {
         }
     }
 
-    fn queue_poll(&mut self, now: Ts, poll: &NewPoll) -> Option<TaskId> {
+    fn queue_poll(&mut self, now: Ts, poll: &NewPoll, job: Option<InstanceId>) -> Option<TaskId> {
         let row = self.live_source(poll.source).filter(|row| row.poll_count == poll.poll_count)?;
         if self.poll_of(poll.source).is_some() {
             return None;
@@ -68,6 +74,8 @@ impl MemStore {
             task_key: hash::digest(&["poll", &public_id]),
         });
         let instance = self.plan_poll(now, poll, public_id, &origin);
+        let row = &mut self.instances[place(instance.0)];
+        (row.parent, row.root) = (job, job);
         let plan = PlanId(next_id(&self.plans) - 1);
         let slice = self.put_slice(now, plan, &origin, &what);
         let draft = Draft {
@@ -93,6 +101,12 @@ impl MemStore {
             public_id,
             schedule: None,
             source: Some(poll.source),
+            scrape: false,
+            job_type: job_type(&poll.provenance_code, &poll.endpoint_name).to_owned(),
+            request_id: None,
+            result: None,
+            started_at: None,
+            finished_at: None,
             trigger_type: poll.trigger_type,
             origin: origin.clone(),
             reason: None,
@@ -187,8 +201,11 @@ impl MemStore {
             row.validators = Some(validators.clone());
         }
         self.settle_source(now, poll.source);
-        if let (Outcome::Fetched, Some(url)) = (outcome, &poll.moved_to) {
+        if let (Outcome::Fetched, Some(url)) = (&outcome, &poll.moved_to) {
             self.move_source(poll.source, url);
+        }
+        if let Outcome::Fetched = outcome {
+            self.count_and_tell(now, op, poll);
         }
     }
 
@@ -216,59 +233,5 @@ impl MemStore {
                 self.links.entry((source, item.id)).or_insert_with(link);
             }
         }
-    }
-
-    pub(super) fn clean(&mut self, now: Ts, op: &Clean) -> Cleaned {
-        let limit = op.limit as usize;
-        let items = op.keep.map_or(0, |keep| self.empty_items(now, now - keep, limit));
-        let before = now - op.keep_ledger;
-        let old = |task: &&super::Task| {
-            let ended = task.finished_at.is_some_and(|at| at < before);
-            task.poll.is_some() && ended && !self.forgotten.tasks.contains(&task.id)
-        };
-        let mut old: Vec<_> = self.tasks.iter().filter(old).map(|task| (task.finished_at, task.id)).collect();
-        old.sort_unstable();
-        old.truncate(limit);
-        for (_, id) in &old {
-            self.forget_poll(*id);
-        }
-        Cleaned { items, polls: old.len() as u32 }
-    }
-
-    fn empty_items(&mut self, now: Ts, before: Ts, limit: usize) -> u32 {
-        let old = self.links.iter().filter(|(_, link)| link.kind == "article" && link.fetched_at < before);
-        let mut old: Vec<_> = old.map(|((_, item), link)| (link.fetched_at, *item)).collect();
-        old.sort_unstable();
-        old.truncate(limit);
-        let mut emptied = 0;
-        for (_, id) in old {
-            let item = &mut self.items[place(id)];
-            if item.emptied_at.is_none() {
-                (item.fields, item.payload, item.emptied_at) = (String::new(), Bytes::new(), Some(now));
-                emptied += 1;
-            }
-            self.links.retain(|(_, item), _| *item != id);
-        }
-        emptied
-    }
-
-    fn forget_poll(&mut self, id: TaskId) {
-        let task = &self.tasks[place(id.0)];
-        let Lineage { instance, plan, slice } = task.lineage;
-        self.index.task_by_key.remove(&task.what.task_key);
-        self.index.instance_by_public_id.remove(&self.instances[place(instance.0)].public_id);
-        for run in &task.runs {
-            for batch in &self.runs[place(run.0)].batches {
-                let batch = &mut self.batches[place(batch.0)];
-                batch.archived = true;
-                self.index.batch_keys.remove(&batch.idempotent_key);
-                self.raw.remove(&(*run, batch.batch_no));
-            }
-            self.forgotten.runs.insert(*run);
-        }
-        self.forgotten.instances.insert(instance);
-        self.forgotten.plans.insert(plan);
-        self.forgotten.slices.insert(slice);
-        self.forgotten.tasks.insert(id);
     }
 }

@@ -2,18 +2,26 @@
 
 use std::collections::BTreeSet;
 
-use patra_core::InstanceId;
 use patra_core::port::query::Progress;
 use patra_core::state::{BatchStatus, TaskStatus, TriggerStatus};
+use patra_core::{InstanceId, Ts};
 
 use super::{MemStore, place};
 
 impl MemStore {
-    pub fn progress(&self, public_id: &str) -> Option<Progress> {
+    pub fn progress(&self, public_id: &str, now: Ts) -> Option<Progress> {
         let id = *self.index.instance_by_public_id.get(public_id)?;
         let trigger = &self.instances[place(id.0)];
         let mut progress = Progress {
             instance: id,
+            project_key: trigger.origin.project_key.clone(),
+            job_type: trigger.job_type.clone(),
+            under_way: trigger.is_chore() && trigger.lease.as_ref().is_some_and(|(_, until)| *until > now),
+            result: trigger.result.clone(),
+            request_id: trigger.request_id.clone(),
+            created_at: trigger.created_at,
+            started_at: trigger.started_at,
+            finished_at: trigger.finished_at,
             trigger_status: trigger.status,
             remarks: trigger.remarks.clone(),
             partitions: 0,
@@ -36,8 +44,10 @@ impl MemStore {
             throttled: 0,
         };
         let own = |instance: InstanceId| instance == id || self.instances[place(instance.0)].root == Some(id);
-        let mut open = BTreeSet::new();
+        let (mut open, mut first, mut last) = (BTreeSet::new(), None, None);
         for task in self.tasks.iter().filter(|task| own(task.lineage.instance)) {
+            first = [first, task.started_at].into_iter().flatten().min();
+            last = last.max(task.finished_at);
             if !task.status.is_final() {
                 open.insert(task.lineage.instance);
             }
@@ -71,6 +81,8 @@ impl MemStore {
             progress.partitions_failed += u64::from(child.status == TriggerStatus::Failed);
             progress.partitions_open += u64::from(!waiting && open.contains(&child.id));
         }
+        progress.started_at = progress.started_at.or(first);
+        progress.finished_at = progress.finished_at.or(last.filter(|_| progress.is_finished()));
         Some(progress)
     }
 }

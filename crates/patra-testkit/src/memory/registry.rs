@@ -135,6 +135,8 @@ impl MemStore {
             hash: op.hash.clone(),
             name: op.name.clone(),
             scope: op.scope,
+            projects: op.projects.clone(),
+            shared: op.shared,
             created_at: now,
             revoked_at: None,
         });

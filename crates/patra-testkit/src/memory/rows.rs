@@ -66,6 +66,14 @@ pub struct Instance {
     pub schedule: Option<i64>,
     /// The source that it polls.
     pub source: Option<SourceId>,
+    /// A job that polls many.
+    pub scrape: bool,
+    pub job_type: String,
+    pub request_id: Option<String>,
+    /// Of a chore.
+    pub result: Option<String>,
+    pub started_at: Option<Ts>,
+    pub finished_at: Option<Ts>,
     pub trigger_type: TriggerType,
     pub origin: Arc<Origin>,
     pub reason: Option<UpdateReason>,
@@ -388,6 +396,8 @@ pub struct KeyRow {
     pub hash: String,
     pub name: String,
     pub scope: Scope,
+    pub projects: Vec<String>,
+    pub shared: bool,
     pub created_at: Ts,
     pub revoked_at: Option<Ts>,
 }

@@ -95,7 +95,7 @@ impl Queries for SharedMem {
     }
 
     fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {
-        ready(self.lock().progress(public_id))
+        ready(self.lock().progress(public_id, self.clock.now()))
     }
 
     fn key(&self, prefix: &str) -> Boxed<'_, Result<Option<Key>, TxError>> {
@@ -105,6 +105,8 @@ impl Queries for SharedMem {
             prefix: key.prefix.clone(),
             hash: key.hash.clone(),
             scope: key.scope,
+            projects: key.projects.clone(),
+            shared: key.shared,
             revoked: key.revoked_at.is_some(),
         }))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use patra_core::state::{HoldKind, PlanStatus, TriggerStatus, TriggerType};
 use patra_core::tx::{
     ADVICE_LASTS, Fire, FireDue, Fired, FiredDue, OpenPlan, Release, Rest, SettleTrigger, Settlement, TakeTrigger,
-    TriggerSettled, TriggerTaken, TxError,
+    TriggerSettled, TriggerTaken, TxError, job_type,
 };
 use patra_core::{Fence, InstanceId, PlanId, Ts};
 use serde_json::json;
@@ -28,6 +28,12 @@ impl MemStore {
             public_id: op.public_id.clone(),
             schedule,
             source: None,
+            scrape: false,
+            job_type: job_type(&op.provenance_code, &op.endpoint_name).to_owned(),
+            request_id: None,
+            result: None,
+            started_at: None,
+            finished_at: None,
             trigger_type: op.trigger_type,
             origin: Arc::new(Origin {
                 project_key: op.project_key.clone(),
@@ -101,6 +107,9 @@ impl MemStore {
         let stops = self.trigger_stops();
         let free = |id: &&InstanceId| {
             let row = &self.instances[place(id.0)];
+            if row.is_chore() {
+                return false;
+            }
             if stops.iter().any(|subject| covers_origin(subject, &row.origin)) {
                 return false;
             }

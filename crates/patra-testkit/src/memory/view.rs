@@ -1,75 +1,14 @@
-//! The tables as lists: the same cells that the SQL stores answer.
+//! Rows as lists show them: the same cells that the SQL stores answer.
 
 use patra_core::Ts;
 use patra_core::cursor::Mark;
-use patra_core::port::query::{Cell, Filter, Row, View};
-use patra_core::tx::TxError;
+use patra_core::port::query::{Cell, Row};
 use serde_json::json;
 
 use super::{
     ArchiveRow, Batch, CandidateRow, Cursor, Event, EventLineage, ExportRow, GateRow, HoldRow, Instance, Item,
-    MemStore, Plan, Quarantined, Run, SignalRow, Slice, Task, place,
+    OutboxRow, Plan, Quarantined, Run, SignalRow, Slice, Task,
 };
-
-impl MemStore {
-    /// Rows of one view, newest first.
-    pub fn list(&self, view: View, filter: &Filter) -> Result<Vec<Row>, TxError> {
-        let conditions = view.conditions(filter)?;
-        let column = |name| view.columns().iter().position(|column| column.name == name);
-        let conditions: Vec<_> =
-            conditions.into_iter().filter_map(|(name, cell)| Some((column(name)?, cell))).collect();
-        let mut rows = self.rows(view);
-        rows.retain(|row| {
-            let older = filter.before_id.is_none_or(|before| matches!(row[0], Cell::Int(id) if id < before));
-            older && conditions.iter().all(|(at, cell)| row[*at] == *cell)
-        });
-        rows.reverse();
-        rows.truncate(filter.effective_limit() as usize);
-        Ok(rows)
-    }
-
-    /// All rows, by id.
-    fn rows(&self, view: View) -> Vec<Row> {
-        match view {
-            View::Provenances => self.provenances.iter().map(provenance).collect(),
-            View::Endpoints => self.endpoints.iter().map(endpoint).collect(),
-            View::Schedules => self.schedules.iter().map(schedule).collect(),
-            View::Jobs => {
-                let there = self.instances.iter().filter(|row| !self.forgotten.instances.contains(&row.id));
-                there.map(job).collect()
-            }
-            View::Plans => self.plans.iter().filter(|row| !self.forgotten.plans.contains(&row.id)).map(plan).collect(),
-            View::Slices => {
-                self.slices.iter().filter(|row| !self.forgotten.slices.contains(&row.id)).map(slice).collect()
-            }
-            View::Tasks => self.tasks.iter().filter(|row| !self.forgotten.tasks.contains(&row.id)).map(task).collect(),
-            View::Runs => {
-                let there = self.runs.iter().filter(|row| !self.forgotten.runs.contains(&row.id));
-                there.map(|row| run(row, &self.tasks[place(row.task.0)])).collect()
-            }
-            View::Batches => {
-                let in_ledger = self.batches.iter().filter(|row| !row.archived);
-                in_ledger.map(|row| batch(row, &self.tasks[place(row.task.0)])).collect()
-            }
-            View::Cursors => self.cursors.iter().map(cursor).collect(),
-            View::Events => {
-                let in_table = self.events.iter().filter(|row| !row.archived);
-                in_table.map(|row| event(row, &self.cursors[place(row.cursor.0)])).collect()
-            }
-            View::Items => self.items.iter().map(|row| item(row, &self.streams[row.stream])).collect(),
-            View::Quarantine => self.quarantine.iter().map(quarantined).collect(),
-            View::Candidates => self.candidates.iter().map(candidate).collect(),
-            View::Signals => self.signals.values().map(signal).collect(),
-            View::Holds => self.holds.values().map(hold).collect(),
-            View::Gates => self.gates.iter().zip(1..).map(gate).collect(),
-            View::Archive => self.archive.iter().map(archived).collect(),
-            View::Exports => self.exports.iter().map(export).collect(),
-            View::Keys => self.keys.iter().map(key).collect(),
-            View::Credentials => self.credentials.iter().map(credential).collect(),
-            View::CredentialStates => self.credential_states.iter().map(credential_state).collect(),
-        }
-    }
-}
 
 fn text(value: impl Into<String>) -> Cell {
     Cell::Text(value.into())
@@ -84,7 +23,7 @@ fn json_of(value: &impl serde::Serialize) -> Cell {
     Cell::Json(serde_json::to_string(value).unwrap_or_default())
 }
 
-fn provenance(row: &super::Provenance) -> Row {
+pub(super) fn provenance(row: &super::Provenance) -> Row {
     vec![
         Cell::Int(row.id),
         text(&row.provenance_code),
@@ -95,7 +34,7 @@ fn provenance(row: &super::Provenance) -> Row {
     ]
 }
 
-fn endpoint(row: &super::Endpoint) -> Row {
+pub(super) fn endpoint(row: &super::Endpoint) -> Row {
     vec![
         Cell::Int(row.id),
         text(&row.provenance_code),
@@ -105,7 +44,7 @@ fn endpoint(row: &super::Endpoint) -> Row {
     ]
 }
 
-fn schedule(row: &super::ScheduleRow) -> Row {
+pub(super) fn schedule(row: &super::ScheduleRow) -> Row {
     vec![
         Cell::Int(row.id),
         text(&row.provenance_code),
@@ -122,6 +61,8 @@ pub(super) fn job(row: &Instance) -> Row {
     vec![
         Cell::Int(row.id.0),
         text(&row.public_id),
+        text(&row.origin.project_key),
+        text(&row.job_type),
         text(&row.origin.provenance_code),
         text(&row.origin.endpoint_name),
         text(row.origin.operation.as_str()),
@@ -139,6 +80,7 @@ pub(super) fn job(row: &Instance) -> Row {
 pub(super) fn plan(row: &Plan) -> Row {
     vec![
         Cell::Int(row.id.0),
+        text(&row.origin.project_key),
         Cell::Int(row.instance.0),
         text(&row.origin.provenance_code),
         text(&row.origin.endpoint_name),
@@ -171,6 +113,7 @@ pub(super) fn slice(row: &Slice) -> Row {
 pub(super) fn task(row: &Task) -> Row {
     vec![
         Cell::Int(row.id.0),
+        text(&row.origin.project_key),
         Cell::Int(row.lineage.plan.0),
         Cell::Int(row.lineage.slice.0),
         text(&row.origin.provenance_code),
@@ -275,11 +218,12 @@ fn whence(lineage: Option<&EventLineage>) -> [Cell; 3] {
     ]
 }
 
-fn cursor(row: &Cursor) -> Row {
+pub(super) fn cursor(row: &Cursor) -> Row {
     let value = row.value.as_ref();
     let [plan, task, run] = whence(row.lineage.as_ref());
     vec![
         Cell::Int(row.id.0),
+        text(&row.name.project_key),
         text(&row.name.provenance_code),
         text(&row.name.endpoint_name),
         text(row.name.operation.as_str()),
@@ -322,7 +266,7 @@ pub(super) fn event(row: &Event, cursor: &Cursor) -> Row {
     ]
 }
 
-fn signal(row: &SignalRow) -> Row {
+pub(super) fn signal(row: &SignalRow) -> Row {
     vec![
         Cell::Int(row.id),
         text(&row.about.project_key),
@@ -340,11 +284,11 @@ fn signal(row: &SignalRow) -> Row {
     ]
 }
 
-fn gate((row, id): (&GateRow, i64)) -> Row {
+pub(super) fn gate((row, id): (&GateRow, i64)) -> Row {
     vec![Cell::Int(id), text(&*row.key), Cell::Json(row.state.write()), Cell::Time(row.updated_at)]
 }
 
-fn hold(row: &HoldRow) -> Row {
+pub(super) fn hold(row: &HoldRow) -> Row {
     let subject = &row.subject;
     vec![
         Cell::Int(row.id.0),
@@ -365,7 +309,7 @@ fn hold(row: &HoldRow) -> Row {
     ]
 }
 
-fn archived(row: &ArchiveRow) -> Row {
+pub(super) fn archived(row: &ArchiveRow) -> Row {
     let [plan, task, run] = whence(row.lineage.as_ref());
     vec![
         Cell::Int(row.id),
@@ -381,7 +325,7 @@ fn archived(row: &ArchiveRow) -> Row {
     ]
 }
 
-fn export(row: &ExportRow) -> Row {
+pub(super) fn export(row: &ExportRow) -> Row {
     vec![
         Cell::Int(row.id),
         Cell::Int(row.run),
@@ -394,7 +338,7 @@ fn export(row: &ExportRow) -> Row {
     ]
 }
 
-fn item(row: &Item, stream: &super::ItemStream) -> Row {
+pub(super) fn item(row: &Item, stream: &super::ItemStream) -> Row {
     vec![
         Cell::Int(row.id),
         text(&stream.project_key),
@@ -418,6 +362,7 @@ fn item(row: &Item, stream: &super::ItemStream) -> Row {
 pub(super) fn quarantined(row: &Quarantined) -> Row {
     vec![
         Cell::Int(row.id),
+        text(&row.project_key),
         text(&row.provenance_code),
         text(&row.endpoint_name),
         Cell::Int(row.task.0),
@@ -433,18 +378,34 @@ pub(super) fn quarantined(row: &Quarantined) -> Row {
     ]
 }
 
-fn key(row: &super::KeyRow) -> Row {
+pub(super) fn key(row: &super::KeyRow) -> Row {
     vec![
         Cell::Int(row.id),
         text(&row.prefix),
         text(&row.name),
         text(row.scope.as_str()),
+        json_of(&row.projects),
+        Cell::Int(i64::from(row.shared)),
         Cell::Time(row.created_at),
         or_null(row.revoked_at, Cell::Time),
     ]
 }
 
-fn candidate(row: &CandidateRow) -> Row {
+pub(super) fn outbox((id, row): (&i64, &OutboxRow)) -> Row {
+    vec![
+        Cell::Int(*id),
+        text(&row.project_key),
+        text(&row.event_type),
+        text(row.status),
+        Cell::Json(row.payload.clone()),
+        Cell::Int(i64::from(row.tries)),
+        or_null(row.last_error.clone(), Cell::Text),
+        Cell::Time(row.created_at),
+        or_null(row.ended_at, Cell::Time),
+    ]
+}
+
+pub(super) fn candidate(row: &CandidateRow) -> Row {
     vec![
         Cell::Int(row.id),
         text(&row.project_key),
@@ -460,7 +421,7 @@ fn candidate(row: &CandidateRow) -> Row {
     ]
 }
 
-fn credential(row: &super::CredentialRow) -> Row {
+pub(super) fn credential(row: &super::CredentialRow) -> Row {
     vec![
         Cell::Int(row.id.0),
         text(&row.binding.alias),
@@ -476,7 +437,7 @@ fn credential(row: &super::CredentialRow) -> Row {
     ]
 }
 
-fn credential_state(row: &super::CredentialState) -> Row {
+pub(super) fn credential_state(row: &super::CredentialState) -> Row {
     vec![
         Cell::Int(row.id),
         Cell::Int(row.credential.0),

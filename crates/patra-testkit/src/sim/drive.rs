@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use patra_core::protocol::run::{Fetch, Got, Refusal, Run, Want};
 use patra_core::protocol::{executor, planner};
-use patra_core::tx::{Done, RunStarted, Tx, TxError};
+use patra_core::tx::{BatchCommitted, Captured, Done, RunStarted, Tx, TxError};
 use patra_core::{Code, Fault, Level, Ts, Window};
 
 use super::Mutant;
@@ -387,7 +387,8 @@ impl World {
             (Some(Mutant::UnknownIsDone), Tx::CommitBatch(op)) => {
                 if matches!(result, Err(TxError::Unknown(_))) {
                     let (batch, stats) = (patra_core::BatchId(0), op.stats);
-                    *result = Ok(Done::CommitBatch(patra_core::tx::BatchCommitted { batch, stats, replayed: false }));
+                    let captured = Captured::None;
+                    *result = Ok(Done::CommitBatch(BatchCommitted { batch, stats, replayed: false, captured }));
                 }
             }
             (Some(mutant), Tx::StartRun(op)) => {

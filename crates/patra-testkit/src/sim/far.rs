@@ -313,6 +313,8 @@ fn blank_page() -> Page {
         evidence: no_evidence(),
         seen: None,
         moved_to: None,
+        capture: None,
+        warnings: Vec::new(),
     }
 }
 

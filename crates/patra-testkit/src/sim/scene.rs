@@ -128,6 +128,7 @@ pub(super) fn run_options(profile: &Profile, mutant: Option<Mutant>) -> run::Opt
         lookahead: if mutant == Some(Mutant::ReadsFarAhead) { 6 } else { 1 },
         max_attempts: profile.attempts,
         max_throttles: 4,
+        tell: false,
     }
 }
 
@@ -137,6 +138,7 @@ pub(super) fn draft(trigger: &TriggerTaken, profile: &Profile, start: Ts, mutant
     Draft {
         snapshot_body: String::new(),
         cursor: Name {
+            project_key: trigger.project_key.clone(),
             provenance_code: "p".into(),
             endpoint_name: "e".into(),
             operation: trigger.operation,

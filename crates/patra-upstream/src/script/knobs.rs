@@ -2,6 +2,7 @@
 
 mod access;
 mod content;
+mod tweets;
 
 use std::str::FromStr;
 
@@ -29,6 +30,7 @@ impl Script {
             "page_size_max" => self.page_size_max = number(name, value)?,
             "log_limit" => self.log_limit = number(name, value)?,
             _ if self.set_access(name, value)? || self.set_content(name, value)? => {}
+            _ if self.set_tweets(name, value)? => {}
             _ => self.set_fault(name, value)?,
         }
         Ok(())

@@ -16,7 +16,7 @@ use crate::content::{Content, Refused};
 use crate::paging::Listing;
 use crate::query::Query;
 use crate::script::{Auth, RetryAfter, Script, TruncateMode};
-use crate::shapes::{export, graphql, issues, notes};
+use crate::shapes::{export, graphql, issues, notes, tweets};
 use crate::stats::Outcome;
 use crate::time::http_date;
 use crate::{details, family};
@@ -38,7 +38,15 @@ pub(super) async fn answer(state: &State, head: &Head<'_>, body: &[u8], route: R
     if let Some(pause) = notes::pause(&script, body).filter(|_| matches!(route, Route::Notes(_))) {
         time::sleep(Duration::from_millis(pause)).await;
     }
-    let (outcome, mut reply) = Exchange { state, script: &script, head, body, number }.decide(route);
+    let mut nth = 0;
+    if let Route::Tweets(door) = route {
+        let subject = tweets::subject(door, &Query::parse(head.path_and_query().1));
+        nth = state.next_of(&subject);
+        if let Some(pause) = tweets::pause(&script.tweets, &subject, nth) {
+            time::sleep(Duration::from_millis(pause)).await;
+        }
+    }
+    let (outcome, mut reply) = Exchange { state, script: &script, head, body, number, nth }.decide(route);
     if script.slow.falls_on(number) {
         let pause = Duration::from_millis(script.slow_pause_ms);
         reply.pace = Some(Pace { chunk_bytes: script.slow_chunk_bytes.max(1), pause });
@@ -66,6 +74,8 @@ struct Exchange<'a> {
     head: &'a Head<'a>,
     body: &'a [u8],
     number: u64,
+    /// Which request for its user it is, at the provider of tweets.
+    nth: u64,
 }
 
 impl Exchange<'_> {
@@ -133,13 +143,16 @@ impl Exchange<'_> {
     fn serve(&self, route: Route<'_>, query: &Query) -> (Outcome, Reply) {
         let content = match self.content(route, query) {
             Ok(content) => content,
-            Err(Refused { status, code, message }) => {
+            Err(Refused { status, code, message, body }) => {
                 let outcome = match status {
+                    401 => Outcome::R401,
                     403 => Outcome::R403,
+                    429 => return (Outcome::R429, self.too_many()),
                     500.. => Outcome::R500,
                     _ => Outcome::Bad,
                 };
-                return (outcome, Reply::error(status, code, &message));
+                let reply = body.map(|body| Reply::json(status, body));
+                return (outcome, reply.unwrap_or_else(|| Reply::error(status, code, &message)));
             }
         };
         let mut reply = Reply::new(200, Body::from(content.parts));
@@ -170,6 +183,11 @@ impl Exchange<'_> {
             Route::GraphQl => Ok(graphql::answer(&listing, self.body)),
             Route::Export => export::export(&listing, query, self.head.header("X-Api-Key")),
             Route::Notes(door) => notes::answer(self.script, door, self.head.header("Cookie"), self.body),
+            Route::Tweets(door) => {
+                let key = self.head.header("X-API-Key");
+                let request = tweets::Request { door, key, query, body: self.body, nth: self.nth };
+                tweets::answer(&self.script.tweets, &request)
+            }
         }
     }
 

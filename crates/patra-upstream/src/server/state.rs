@@ -1,5 +1,6 @@
 //! What all connections of a server share.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,6 +25,8 @@ pub(super) struct State {
     pub(super) vault: Mutex<Vault>,
     /// Requests to the doors.
     pub(super) doors: AtomicU64,
+    /// Requests to the provider of tweets, by whom they were about.
+    by_user: Mutex<BTreeMap<String, u64>>,
     /// Behind a pointer, so that a request takes it in one step and then sees no half-made change.
     script: Mutex<Arc<Script>>,
 }
@@ -39,6 +42,7 @@ impl State {
             started: Instant::now(),
             vault: Mutex::default(),
             doors: AtomicU64::new(0),
+            by_user: Mutex::default(),
             script: Mutex::new(Arc::new(script)),
         }
     }
@@ -61,6 +65,18 @@ impl State {
         self.counters.data_requests.fetch_add(1, Relaxed) + 1
     }
 
+    /// The number of the request about this user that has just come, from 1.
+    pub(super) fn next_of(&self, user: &str) -> u64 {
+        let mut counts = lock(&self.by_user);
+        let count = counts.entry(user.to_owned()).or_default();
+        *count += 1;
+        *count
+    }
+
+    pub(super) fn by_user(&self) -> BTreeMap<String, u64> {
+        lock(&self.by_user).clone()
+    }
+
     pub(super) fn stats(&self) -> Stats {
         Stats { access: lock(&self.vault).stats, ..self.counters.snapshot() }
     }
@@ -71,6 +87,7 @@ impl State {
         self.doors.store(0, Relaxed);
         self.gate.reset();
         self.log.clear();
+        lock(&self.by_user).clear();
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a path leads to. Paths that lead nowhere are left to [`super::control`], which says so.
 
 use crate::paging::Endpoint;
-use crate::shapes::notes;
+use crate::shapes::{notes, tweets};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target<'a> {
@@ -30,6 +30,7 @@ pub(super) enum Route<'a> {
     GraphQl,
     Export,
     Notes(notes::Door),
+    Tweets(tweets::Door),
 }
 
 /// Where one gets what data requests must show.
@@ -53,6 +54,10 @@ impl<'a> Target<'a> {
             "/api/sns/web/v1/search/notes" => Self::Data(Route::Notes(notes::Door::Search)),
             "/api/sns/web/v1/feed" => Self::Data(Route::Notes(notes::Door::Feed)),
             "/api/sns/web/v1/user/selfinfo" => Self::Data(Route::Notes(notes::Door::SelfInfo)),
+            "/twitter/user/last_tweets" => Self::Data(Route::Tweets(tweets::Door::LastTweets)),
+            "/twitter/list/tweets" => Self::Data(Route::Tweets(tweets::Door::ListTweets)),
+            "/twitter/bookmarks_v2" => Self::Data(Route::Tweets(tweets::Door::Bookmarks)),
+            "/twitter/user/info" => Self::Data(Route::Tweets(tweets::Door::UserInfo)),
             "/oauth/token" => Self::Door(Door::Token),
             "/login" => Self::Door(Door::Login),
             "/sign" => Self::Door(Door::Sign),
@@ -65,6 +70,7 @@ impl<'a> Target<'a> {
         match self {
             Self::Data(Route::Details) => "GET, POST",
             Self::Data(Route::Notes(notes::Door::Search | notes::Door::Feed)) => "POST",
+            Self::Data(Route::Tweets(tweets::Door::Bookmarks)) => "POST",
             Self::Data(Route::GraphQl) | Self::Door(_) => "POST",
             Self::Data(_) | Self::Control => "GET",
         }

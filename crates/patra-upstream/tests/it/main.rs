@@ -12,6 +12,7 @@ mod family;
 mod faults;
 mod limits;
 mod shapes;
+mod tweets;
 mod walks;
 mod wire;
 

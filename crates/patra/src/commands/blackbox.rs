@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use patra_core::port::Clock;
+use patra_core::port::query::View;
 use patra_core::vault::Vault;
 use patra_core::{RunId, seal};
 use patra_engine::blackbox::{self, MAX_PACKAGE, Package, Wish};
@@ -31,6 +32,8 @@ pub(crate) async fn run(global: &Global, command: &Blackbox) -> Result<Exit, Err
 
 async fn export(global: &Global, wish: Wish<'_>, out: Option<&Path>) -> Result<(), Error> {
     let vault = key(global)?;
+    store::mine(global, &*store::open_to_read(global).await?, View::Runs, wish.run.0, &format!("run {}", wish.run))
+        .await?;
     // Found out before the export is on record.
     let file = out.map(create).transpose()?;
     let store = store::open(global).await?.store;

@@ -18,7 +18,7 @@ use crate::clock::SystemClock;
 use crate::error::{Error, Exit};
 use crate::progress::say;
 use crate::signals::Signals;
-use crate::{host, output, store};
+use crate::{host, output, store, tweets};
 
 /// What may begin within this time is waited for, whatever put it off.
 const SOON: Duration = Duration::from_secs(5);
@@ -34,6 +34,7 @@ pub(crate) async fn run(global: &Global, args: &Collect) -> Result<Exit, Error> 
 async fn on_and_on(global: &Global) -> Result<Exit, Error> {
     let signals = Signals::listen()?;
     let opened = store::open(global).await?;
+    tweets::settle(global, &opened.store).await?;
     let engine = host::collector(global, vec![Role::Collector], opened.store, opened.alone).await?;
     let signal = signals.stopped().await;
     tracing::info!("{signal} received: waiting for what is being collected");
@@ -54,6 +55,7 @@ pub(crate) async fn stop(engine: Engine, signals: &Signals) -> Result<Exit, Erro
 async fn due(global: &Global) -> Result<Exit, Error> {
     let signals = Signals::listen()?;
     let opened = store::open(global).await?;
+    tweets::settle(global, &opened.store).await?;
     let store = Arc::clone(&opened.store);
     let engine = host::collector(global, vec![Role::Polls], opened.store, opened.alone).await?;
     let mut due = engine.poll_due().await?;
@@ -158,13 +160,14 @@ async fn results(store: &dyn Store, ids: &[SourceId]) -> Result<Vec<Value>, Erro
 async fn one(global: &Global, id: i64) -> Result<Exit, Error> {
     let signals = Signals::listen()?;
     let opened = store::open(global).await?;
+    tweets::settle(global, &opened.store).await?;
     let store = Arc::clone(&opened.store);
     let source = SourceId(id);
-    let asked = poll_now(&store, source, TriggerType::Manual).await?;
-    let Some(known) = read(&*store, id).await? else {
+    let is_mine = |source: &Source| global.project.as_ref().is_none_or(|key| source.project_key == *key);
+    let Some(known) = read(&*store, id).await?.filter(is_mine) else {
         return Err(Error::unknown(format!("there is no source {id}")).hint("`patra source list` shows them"));
     };
-    let value = match asked {
+    let value = match poll_now(&store, source, TriggerType::Manual).await? {
         Asked::Skipped(reason) => {
             json!({ "source_id": id, "name": known.name, "type": known.r#type, "status": "skipped", "reason": reason })
         }

@@ -9,11 +9,11 @@ use patra_core::Code;
 use patra_core::crawl::execution_id;
 use patra_core::port::crawl::Wanted;
 use patra_core::port::{Clock as _, CommandsExt as _, Store};
+use patra_core::project::DEFAULT;
 use patra_core::tx::RequeueCandidates;
 use patra_core::vault::VaultCell;
 use patra_engine::crawler::flow::{self, BACKOFF, Flow, FlowError, Report};
 use patra_engine::crawler::{Behalf, Crawler, Search, Trouble};
-use patra_engine::sources::PROJECT;
 use patra_engine::{Engine, keeper};
 
 use crate::cli::{self, Crawl, CrawlRun, Global, Listed};
@@ -82,7 +82,7 @@ pub(crate) async fn run(global: &Global, command: &Crawl) -> Result<Exit, Error>
         Crawl::Requeue { platform, note_id, keyword } => {
             let opened = store::open(global).await?;
             let requeue = RequeueCandidates {
-                project_key: PROJECT.to_owned(),
+                project_key: store::project(global, &*opened.store).await?,
                 platform: platform.clone(),
                 note_id: note_id.clone(),
                 source_keyword: keyword.clone(),
@@ -159,7 +159,15 @@ async fn details(
     let mut wishes = Vec::new();
     for note_id in note_ids {
         let tokens = tokens.iter().cloned().collect();
-        let wish = flow::wish(&*open.store, &open.vault, platform, note_id.clone(), tokens).await;
+        let wish = flow::wish(
+            &*open.store,
+            &open.vault,
+            global.project.as_deref().unwrap_or(DEFAULT),
+            platform,
+            note_id.clone(),
+            tokens,
+        )
+        .await;
         wishes.push(wish.map_err(|error| Error::configuration(error.to_string()))?);
     }
     let batch = open.crawler.details(platform, wishes, &behalf("detail", cookie)?).await;
@@ -175,8 +183,9 @@ async fn details(
     Ok(if failed > 0 { Exit::Failures } else { Exit::Ok })
 }
 
-fn wanted(limit: u32) -> Wanted {
-    Wanted { project_key: PROJECT.to_owned(), limit, ..Wanted::default() }
+fn wanted(global: &Global, limit: u32) -> Wanted {
+    let project_key = global.project.clone().unwrap_or_else(|| DEFAULT.to_owned());
+    Wanted { project_key, limit, ..Wanted::default() }
 }
 
 async fn list(
@@ -192,13 +201,13 @@ async fn list(
         Listed::Executions => {
             let words = "running, completed, failed, timeout";
             let execution = status.map(str::parse).transpose().map_err(|_| unknown(words))?;
-            let rows = store.executions(Wanted { execution, ..wanted(limit) }).await?;
+            let rows = store.executions(Wanted { execution, ..wanted(global, limit) }).await?;
             rows.into_iter().map(|(_, execution)| json!(execution)).collect()
         }
         Listed::Candidates => {
             let words = "pending, processing, collected, failed";
             let candidate = status.map(str::parse).transpose().map_err(|_| unknown(words))?;
-            let rows = store.candidates(Wanted { candidate, platform, ..wanted(limit) }).await?;
+            let rows = store.candidates(Wanted { candidate, platform, ..wanted(global, limit) }).await?;
             let shown = rows.into_iter().map(|row| {
                 json!({
                     "note_id": row.note_id, "platform": row.platform, "status": row.status, "retry_count": row.retry_count,
@@ -209,7 +218,7 @@ async fn list(
             shown.collect()
         }
         Listed::Notes => {
-            let rows = store.notes(Wanted { platform, ..wanted(limit) }).await?;
+            let rows = store.notes(Wanted { platform, ..wanted(global, limit) }).await?;
             let shown = rows.into_iter().map(|row| {
                 json!({
                     "id": row.id, "platform": row.platform, "note_id": row.note_id, "title": row.title, "author": row.author,
@@ -274,7 +283,7 @@ fn worst(one: Exit, other: Exit) -> Exit {
 async fn one(global: &Global, args: &CrawlRun, open: &Open, keyword: &str, signals: &Signals) -> Result<Exit, Error> {
     let environment = Environment::read();
     let flow = Flow {
-        project_key: PROJECT.to_owned(),
+        project_key: global.project.clone().unwrap_or_else(|| DEFAULT.to_owned()),
         workflow_name: args.workflow.clone(),
         execution_id: execution_id(SystemClock.now(), &host::random_hex::<6>()?),
         trace_id: trace_id()?,

@@ -23,6 +23,7 @@ pub(crate) async fn run(global: &Global, args: &Get) -> Result<Exit, Error> {
     let mut left = if args.limit == 0 { u64::MAX } else { args.limit };
     let status = args.status.as_deref().map(|status| view.status(status)).transpose();
     let mut filter = Filter {
+        project_key: global.project.clone(),
         provenance_code: args.provenance.clone(),
         endpoint_name: args.endpoint.clone(),
         status: status.map_err(|error| Error::usage(error.to_string()))?,
@@ -31,6 +32,10 @@ pub(crate) async fn run(global: &Global, args: &Get) -> Result<Exit, Error> {
         run: args.run,
         ..Filter::default()
     };
+    if global.project.is_some() && view.owner().is_none() {
+        let message = format!("{} are of no project", view.as_str());
+        return Err(Error::usage(message).hint("leave --project out"));
+    }
     view.conditions(&filter).map_err(|error| Error::usage(error.to_string()))?;
     let queries = store::open_to_read(global).await?;
     if view == View::Gates {

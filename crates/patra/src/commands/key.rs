@@ -19,17 +19,24 @@ pub(crate) async fn run(global: &Global, command: &Key) -> Result<Exit, Error> {
             let rows = store::open_to_read(global).await?.list(View::Keys, Filter::default()).await?;
             output::rows(global.output, View::Keys, &rows)?;
         }
-        Key::Create { name, scope } => {
+        Key::Create { name, scope, projects, shared } => {
             let name = name.trim();
             if name.is_empty() || name.len() > MAX_NAME_BYTES || name.contains(char::is_control) {
                 let message = format!("a key needs a name of 1 to {MAX_NAME_BYTES} bytes, without control characters");
                 return Err(Error::usage(message).hint("say what it is for, to recognise it in `patra key list`"));
             }
             let opened = store::open(global).await?;
-            let (text, create) = patra_api::key::generate(name, *scope, false)
+            for key in projects {
+                store::known_project(&*opened.store, key).await?;
+            }
+            let (text, create) = patra_api::key::generate(name, *scope, projects.clone(), *shared, false)
                 .map_err(|error| Error::unexpected(format!("no randomness: {error}")))?;
             opened.store.run(create).await?;
-            output::result(global.output, &text, &json!({ "key": text, "name": name, "scope": scope }))?;
+            output::result(
+                global.output,
+                &text,
+                &json!({ "key": text, "name": name, "scope": scope, "projects": projects, "shared": shared }),
+            )?;
         }
         Key::Revoke { prefix } => {
             // Somebody may paste the whole key: only its public part is used, and shown.

@@ -4,13 +4,14 @@ use serde_json::{Value, json};
 
 use patra_core::PlanId;
 use patra_core::port::Queries;
-use patra_core::port::query::Lineage;
+use patra_core::port::query::{Lineage, View};
 
 use crate::cli::{Global, Output};
 use crate::error::Error;
-use crate::output;
+use crate::{output, store};
 
 pub(crate) async fn show(global: &Global, queries: &dyn Queries, plan: i64, batches: bool) -> Result<(), Error> {
+    store::mine(global, queries, View::Plans, plan, &format!("plan {plan}")).await?;
     let found = queries.lineage(PlanId(plan)).await?;
     let lineage = found.ok_or_else(|| Error::not_found(format!("there is no plan {plan}")))?;
     if global.output != Output::Table {

@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use patra_core::port::CommandsExt;
+use patra_core::port::query::View;
+use patra_core::port::{CommandsExt, Queries};
 use patra_core::state::HoldKind;
 use patra_core::tx::{self, Abandon, Hold, Release, Subject, Target, Which};
 use patra_core::{HoldId, PlanId, SliceId, TaskId};
@@ -17,6 +18,7 @@ pub(crate) async fn pause(global: &Global, args: &Pause) -> Result<Exit, Error> 
     let subject = subject(&args.what);
     let Who { reason, by } = args.who.clone();
     let store = store::open(global).await?.store;
+    holdable(global, &*store, &args.what).await?;
     operations::holdable(&*store, &subject).await?;
     let hold = Hold { subject: subject.clone(), kind: HoldKind::Pause, reason, by };
     let holding = store.run(hold).await?;
@@ -37,6 +39,10 @@ pub(crate) async fn resume(global: &Global, args: &Resume) -> Result<Exit, Error
         Which::Hold(id) => format!("hold {id}"),
     };
     let store = store::open(global).await?.store;
+    match &args.what {
+        Resumed::Work(what) => holdable(global, &*store, what).await?,
+        Resumed::Hold { .. } => of_all(global)?,
+    }
     let released = store.run(Release { which, by: args.who.by.clone() }).await?.released;
     if released == 0 {
         return Err(Error::not_found(format!("nothing holds {name}")).hint("`patra get holds` shows what is held"));
@@ -44,6 +50,24 @@ pub(crate) async fn resume(global: &Global, args: &Resume) -> Result<Exit, Error
     let text = format!("{name} goes on: {released} hold{} released", if released == 1 { "" } else { "s" });
     output::result(global.output, &text, &json!({ "subject": name, "released": released }))?;
     Ok(Exit::Ok)
+}
+
+/// Whether the work is the project's that the command is about.
+async fn holdable(global: &Global, queries: &(impl Queries + ?Sized), what: &Held) -> Result<(), Error> {
+    match what {
+        Held::Source { .. } | Held::Endpoint { .. } => of_all(global),
+        Held::Plan { id } => store::mine(global, queries, View::Plans, *id, &format!("plan {id}")).await,
+        Held::Slice { id } => store::mine(global, queries, View::Slices, *id, &format!("slice {id}")).await,
+        Held::Task { id } => store::mine(global, queries, View::Tasks, *id, &format!("task {id}")).await,
+    }
+}
+
+/// What all projects have in common is not held for one of them.
+fn of_all(global: &Global) -> Result<(), Error> {
+    match &global.project {
+        None => Ok(()),
+        Some(_) => Err(Error::usage("this concerns all projects").hint("leave --project out")),
+    }
 }
 
 fn subject(what: &Held) -> Subject {
@@ -73,6 +97,12 @@ pub(crate) async fn cancel(global: &Global, args: &Cancel) -> Result<Exit, Error
     };
     let Who { reason, by } = args.who.clone();
     let store = store::open(global).await?.store;
+    match &args.what {
+        Cancelled::Job { id } => store::my_job(global, &*store, id).await?,
+        Cancelled::Plan { id } => store::mine(global, &*store, View::Plans, *id, &name).await?,
+        Cancelled::Slice { id } => store::mine(global, &*store, View::Slices, *id, &name).await?,
+        Cancelled::Task { id } => store::mine(global, &*store, View::Tasks, *id, &name).await?,
+    }
     let done = store.run(tx::Cancel { target, reason, by }).await?;
     if !done.found {
         return Err(Error::not_found(format!("there is no {name}")));
@@ -90,7 +120,9 @@ pub(crate) async fn cancel(global: &Global, args: &Cancel) -> Result<Exit, Error
 pub(crate) async fn signal(global: &Global, args: &Signal) -> Result<Exit, Error> {
     let store = store::open(global).await?.store;
     let Who { reason, by } = args.who.clone();
-    let signal = operations::signal(&*store, &args.provenance, &args.endpoint, args.ids.clone(), reason, by).await?;
+    let project = store::project(global, &*store).await?;
+    let (provenance, endpoint) = (&args.provenance, &args.endpoint);
+    let signal = operations::signal(&*store, &project, provenance, endpoint, args.ids.clone(), reason, by).await?;
     let done = store.run(signal).await?;
     let text = format!(
         "{} signalled, {} known before; `patra run {} {} --operation update --reason signals` fetches them",
@@ -103,6 +135,7 @@ pub(crate) async fn signal(global: &Global, args: &Signal) -> Result<Exit, Error
 pub(crate) async fn quarantine(global: &Global, command: &Quarantine) -> Result<Exit, Error> {
     let Quarantine::Abandon { id, who } = command;
     let store = store::open(global).await?.store;
+    store::mine(global, &*store, View::Quarantine, *id, &format!("quarantined record {id}")).await?;
     let done = store.run(Abandon { quarantine: *id, by: who.by.clone() }).await?;
     if !done.found {
         return Err(Error::not_found(format!("there is no quarantined record {id}")));

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use patra_core::RunId;
 use patra_core::port::Clock;
+use patra_core::port::query::View;
 use patra_engine::replay::{self, Live, ReadOnly, Recording, Report, Verdict};
 
 use super::blackbox;
@@ -37,6 +38,7 @@ pub(crate) async fn run(global: &Global, args: &Replay) -> Result<Exit, Error> {
 async fn one(global: &Global, run: RunId, batch: u32, live: bool) -> Result<Report, Error> {
     let looking = store::open_to_look(global).await?;
     let queries = Arc::clone(&looking.queries);
+    store::mine(global, &*queries, View::Runs, run.0, &format!("run {run}")).await?;
     let recording = Recording::load(&*queries, run, batch).await.map_err(refused)?;
     if !live {
         return replay::from_archive(&recording, Some(&*queries)).await.map_err(refused);

@@ -32,7 +32,7 @@ pub(crate) async fn run(global: &Global, args: &Run) -> Result<Exit, Error> {
     let signals = Signals::listen()?;
     let opened = store::open(global).await?;
     let store = opened.store;
-    let (fire, rate_key) = trigger(&*store, args).await?;
+    let (fire, rate_key) = trigger(global, &*store, args).await?;
     let public_id = format!("run-{}", host::random_hex::<8>()?);
     let job = Job { store: Arc::clone(&store), public_id, fire, rate_key };
     let counts = Arc::new(Counts::default());
@@ -55,7 +55,7 @@ pub(crate) async fn run(global: &Global, args: &Run) -> Result<Exit, Error> {
 }
 
 /// Checks what is asked for, so that a typo is told at once and not by a failed job.
-async fn trigger(store: &dyn Store, args: &Run) -> Result<(Fire, String), Error> {
+async fn trigger(global: &Global, store: &dyn Store, args: &Run) -> Result<(Fire, String), Error> {
     let mut params = Params::new();
     for (name, value) in &args.params {
         if params.insert(name.clone(), value.clone()).is_some() {
@@ -79,7 +79,7 @@ async fn trigger(store: &dyn Store, args: &Run) -> Result<(Fire, String), Error>
     let fire = Fire {
         public_id: String::new(),
         trigger_type: TriggerType::Manual,
-        project_key: "default".into(),
+        project_key: store::project(global, store).await?,
         provenance_code: wanted.provenance_code,
         endpoint_name: wanted.endpoint_name,
         operation: args.operation,

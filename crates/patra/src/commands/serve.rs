@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use patra_api::Api;
+use patra_api::{Api, Limits};
 use patra_core::port::{CommandsExt, Store};
 use patra_core::tx::Scope;
 use patra_engine::{Engine, introduce_types};
@@ -13,7 +13,7 @@ use crate::error::{Error, Exit};
 use crate::progress::say;
 use crate::settings::Environment;
 use crate::signals::Signals;
-use crate::{host, store};
+use crate::{host, store, tweets};
 
 pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
     let signals = Signals::listen()?;
@@ -35,6 +35,7 @@ pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
         .chain([patra_engine::Role::Keeper])
         .collect();
     let store = opened.store;
+    tweets::settle(global, &store).await?;
     introduce_types(&*store, &Environment::read().intervals().0).await?;
     let engine = Arc::new(
         host::engine(global, args.engine, engine_roles, Arc::clone(&store), opened.alone, Arc::new(())).await?,
@@ -87,8 +88,9 @@ async fn start_api(
     let public_read = environment.flag("PATRA_PUBLIC_READ");
     let (crawler, lock_timeout) = (Some(engine.crawler()), environment.keeper()?.lock_timeout);
     let batch_size = environment.batch_size()?;
-    let clock = Arc::new(SystemClock);
-    let api = Api { store, clock, nudge, vault, make_vault, live, public_read, crawler, lock_timeout, batch_size };
+    let (clock, limits) = (Arc::new(SystemClock), Limits::default());
+    let api =
+        Api { store, clock, nudge, vault, make_vault, live, public_read, crawler, lock_timeout, batch_size, limits };
     let stop = signals.stop.clone();
     Ok(tokio::spawn(async move {
         if let Err(error) = patra_api::serve(listener, api, stop).await {
@@ -99,7 +101,7 @@ async fn start_api(
 
 /// The first start makes a key and shows it, this once.
 async fn first_key(store: &dyn Store) -> Result<(), Error> {
-    let (text, create) = patra_api::key::generate("first", Scope::Admin, true)
+    let (text, create) = patra_api::key::generate("first", Scope::Admin, Vec::new(), false, true)
         .map_err(|error| Error::unexpected(format!("no randomness: {error}")))?;
     if store.run(create).await?.created {
         say(&format!("This is your administrator key. It is shown only now:\n\n    {text}\n"));

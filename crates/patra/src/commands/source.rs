@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 
 use patra_core::port::source::{Source as Row, SourceFilter, Sources};
 use patra_core::port::{CommandsExt as _, Store};
+use patra_core::project;
 use patra_core::state::PausedReason;
 use patra_core::tx::{ChangeSource, Configure, SaveSources, SourceChanged, TxError};
-use patra_engine::sources::{self, Imported, PROJECT, Said, opml};
+use patra_engine::sources::{self, Imported, Said, opml};
 use patra_engine::{check_source, introduce_types};
 
 use super::collect;
@@ -29,9 +30,13 @@ pub(crate) async fn run(global: &Global, command: &Source) -> Result<Exit, Error
     match command {
         Source::Add(args) => add(global, args).await,
         Source::List { r#type } => list(global, r#type.as_deref()).await,
-        Source::Pause { id } => change(global, ChangeSource { is_active: Some(false), ..of(*id) }, "paused").await,
-        Source::Resume { id } => change(global, ChangeSource { is_active: Some(true), ..of(*id) }, "goes on").await,
-        Source::Remove { id } => change(global, ChangeSource { delete: true, ..of(*id) }, "removed").await,
+        Source::Pause { id } => {
+            change(global, ChangeSource { is_active: Some(false), ..of(global, *id) }, "paused").await
+        }
+        Source::Resume { id } => {
+            change(global, ChangeSource { is_active: Some(true), ..of(global, *id) }, "goes on").await
+        }
+        Source::Remove { id } => change(global, ChangeSource { delete: true, ..of(global, *id) }, "removed").await,
         Source::Fetch { id } => collect::run(global, &Collect { r#loop: false, source: Some(*id) }).await,
         Source::Import { file, r#type } => import(global, file, r#type).await,
         Source::Export { format } => export(global, *format).await,
@@ -39,8 +44,9 @@ pub(crate) async fn run(global: &Global, command: &Source) -> Result<Exit, Error
     }
 }
 
-fn of(id: i64) -> ChangeSource {
-    ChangeSource { id, project_key: PROJECT.into(), ..ChangeSource::default() }
+fn of(global: &Global, id: i64) -> ChangeSource {
+    let project_key = global.project.clone().unwrap_or_else(|| project::DEFAULT.to_owned());
+    ChangeSource { id, project_key, ..ChangeSource::default() }
 }
 
 async fn add(global: &Global, args: &AddSource) -> Result<Exit, Error> {
@@ -66,7 +72,8 @@ async fn add(global: &Global, args: &AddSource) -> Result<Exit, Error> {
     let opened = store::open(global).await?;
     introduce(&*opened.store).await?;
     check_source(&*opened.store, &r#type, &source.config).await?.map_err(Error::usage)?;
-    let save = SaveSources { project_key: PROJECT.into(), sources: vec![source] };
+    let project_key = store::project(global, &*opened.store).await?;
+    let save = SaveSources { project_key, sources: vec![source] };
     let saved = opened.store.run(Arc::new(save)).await?;
     let saved = saved.sources.first().ok_or_else(|| Error::unexpected("nothing was stored"))?;
     let value = json!({ "id": saved.id, "name": name, "type": r#type, "existed": saved.existed });
@@ -102,14 +109,14 @@ async fn change(global: &Global, change: ChangeSource, done: &str) -> Result<Exi
     }
 }
 
-async fn all(store: &dyn Sources) -> Result<Vec<Row>, Error> {
-    let filter = SourceFilter { project_key: Some(PROJECT.into()), ..SourceFilter::default() };
+async fn all(global: &Global, store: &dyn Sources) -> Result<Vec<Row>, Error> {
+    let filter = SourceFilter { project_key: global.project.clone(), ..SourceFilter::default() };
     Ok(store.sources(filter).await?)
 }
 
 async fn list(global: &Global, r#type: Option<&str>) -> Result<Exit, Error> {
     let opened = store::open_sources(global).await?;
-    let mut sources = all(&*opened).await?;
+    let mut sources = all(global, &*opened).await?;
     sources.retain(|source| r#type.is_none_or(|wanted| source.r#type == wanted));
     if global.output != crate::cli::Output::Table {
         let rows: Vec<_> = sources.iter().map(shown).collect();
@@ -167,10 +174,11 @@ fn shown(source: &Row) -> Value {
 
 /// Adds what a file names. What is wrong with an entry is told, and the others are taken.
 async fn import(global: &Global, file: &Path, r#type: &str) -> Result<Exit, Error> {
-    let entries = entries(&text(file)?, r#type).map_err(Error::usage)?;
+    let entries = entries(&text(file, MAX_IMPORT)?, r#type).map_err(Error::usage)?;
     let opened = store::open(global).await?;
     introduce(&*opened.store).await?;
-    let Imported { added, existed, unusable } = sources::import(&*opened.store, entries).await?;
+    let Imported { added, existed, unusable } =
+        sources::import(&*opened.store, &store::project(global, &*opened.store).await?, entries).await?;
     for (at, reason) in unusable.iter().take(MOST_TOLD) {
         say(&format!("  entry {at}: {reason}"));
     }
@@ -180,15 +188,16 @@ async fn import(global: &Global, file: &Path, r#type: &str) -> Result<Exit, Erro
     Ok(if wrong > 0 { Exit::Failures } else { Exit::Ok })
 }
 
-fn text(file: &Path) -> Result<String, Error> {
+/// A file, or what comes in.
+pub(super) fn text(file: &Path, most: u64) -> Result<String, Error> {
     let mut text = Vec::new();
     let read = match file.to_str() {
-        Some("-") => std::io::stdin().lock().take(MAX_IMPORT + 1).read_to_end(&mut text),
-        _ => std::fs::File::open(file).and_then(|open| open.take(MAX_IMPORT + 1).read_to_end(&mut text)),
+        Some("-") => std::io::stdin().lock().take(most + 1).read_to_end(&mut text),
+        _ => std::fs::File::open(file).and_then(|open| open.take(most + 1).read_to_end(&mut text)),
     };
     read.map_err(|error| Error::configuration(format!("{} cannot be read: {error}", file.display())))?;
-    if text.len() as u64 > MAX_IMPORT {
-        return Err(Error::usage(format!("{} has more than {MAX_IMPORT} bytes", file.display())));
+    if text.len() as u64 > most {
+        return Err(Error::usage(format!("{} has more than {most} bytes", file.display())));
     }
     String::from_utf8(text).map_err(|_| Error::usage(format!("{} is not UTF-8", file.display())))
 }
@@ -238,7 +247,7 @@ fn entry(value: &Value, r#type: &str) -> Entry {
 }
 
 async fn export(global: &Global, format: ExportFormat) -> Result<Exit, Error> {
-    let sources = all(&*store::open_sources(global).await?).await?;
+    let sources = all(global, &*store::open_sources(global).await?).await?;
     match format {
         ExportFormat::Ndjson => {
             for source in &sources {

@@ -309,9 +309,17 @@ fn the_shipped_manifests_are_sound_and_pass_their_own_tests() {
     let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
     let tests = report["tests"].as_array().unwrap();
     assert_eq!((&report["failed"], report["passed"].as_u64()), (&0.into(), Some(tests.len() as u64)));
-    for source in
-        ["crossref", "hackernews", "pubmed", "reddit", "shop", "example-export", "example-issues", "example-works"]
-    {
+    for source in [
+        "crossref",
+        "hackernews",
+        "pubmed",
+        "reddit",
+        "twitterapi_io",
+        "shop",
+        "example-export",
+        "example-issues",
+        "example-works",
+    ] {
         let of = |test: &&Value| test["test"].as_str().unwrap().starts_with(&format!("{source}: "));
         assert!(tests.iter().filter(of).count() >= 2, "{source} has no tests");
     }

@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "threads of their own, beside the real program")]
 
-mod desk;
+pub(crate) mod desk;
 mod flow;
 mod pool;
 mod secrecy;

@@ -15,11 +15,11 @@ use patra_core::state::ExecutionStatus;
 use patra_core::tx::{AcquireExecution, EndExecution, ExecutionAcquired, ExecutionKept, KeepExecution};
 use patra_engine::crawler::Trouble;
 use patra_engine::keeper;
-use patra_engine::sources::PROJECT;
 
 use super::super::input::{PathText, path_text};
 use super::{answered, body, maybe, no_store, text, wrong};
 use crate::Api;
+use crate::auth::Tenant;
 use crate::key::random_hex;
 use crate::request_id::RequestId;
 
@@ -32,6 +32,7 @@ pub(in crate::routes) struct AcquireBody {
 pub(in crate::routes) async fn acquire(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     given: Result<Json<AcquireBody>, JsonRejection>,
 ) -> Response {
     let work = async {
@@ -40,7 +41,8 @@ pub(in crate::routes) async fn acquire(
         let random = random_hex::<6>().map_err(|_| Trouble::new(Code::InternalError, "there is no randomness"))?;
         let execution_id = execution_id(api.clock.now(), &random);
         let timeout = api.lock_timeout;
-        let acquire = AcquireExecution { project_key: PROJECT.to_owned(), workflow_name, execution_id, timeout };
+        let acquire =
+            AcquireExecution { project_key: tenant.project()?.to_owned(), workflow_name, execution_id, timeout };
         Ok(match api.store.run(acquire).await.map_err(no_store)? {
             ExecutionAcquired::Granted(execution) => {
                 let mut data = shown(&execution, api.lock_timeout);
@@ -161,7 +163,7 @@ pub(in crate::routes) struct ListParams {
 }
 
 impl ListParams {
-    pub(super) fn wanted(&self) -> Result<Wanted, Trouble> {
+    pub(super) fn wanted(&self, tenant: &Tenant) -> Result<Wanted, Trouble> {
         let limit = self.limit.unwrap_or(100);
         if limit == 0 || limit > MAX_ROWS {
             return Err(wrong(format!("limit is 1 to {MAX_ROWS}")));
@@ -175,7 +177,7 @@ impl ListParams {
             maybe(name, value.as_deref(), MAX_NAME)?;
         }
         Ok(Wanted {
-            project_key: PROJECT.to_owned(),
+            project_key: tenant.project()?.to_owned(),
             after: self.after.unwrap_or(0),
             limit,
             workflow_name: self.workflow_name.clone(),
@@ -201,12 +203,13 @@ pub(super) fn params(given: Result<Query<ListParams>, QueryRejection>) -> Result
 pub(in crate::routes) async fn executions(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     given: Result<Query<ListParams>, QueryRejection>,
 ) -> Response {
     let work = async {
         let params = params(given)?;
         let execution = params.status("running, completed, failed, timeout")?;
-        let wanted = Wanted { execution, ..params.wanted()? };
+        let wanted = Wanted { execution, ..params.wanted(&tenant)? };
         let (limit, rows) = (wanted.limit, api.store.executions(wanted).await.map_err(no_store)?);
         let next = rows.last().map(|(row, _)| *row).filter(|_| rows.len() == limit as usize);
         let items: Vec<_> = rows.iter().map(|(_, execution)| shown(execution, api.lock_timeout)).collect();

@@ -20,12 +20,12 @@ use patra_core::tx::{
 };
 use patra_core::{Code, Ts};
 use patra_engine::crawler::{Trouble, flow};
-use patra_engine::sources::PROJECT;
 
 use super::super::input::{PathText, path_text};
 use super::locks::{ListParams, lost, no_execution, params};
 use super::{MAX_NOTE_ID, answered, body, few, maybe, no_store, text, wrong};
 use crate::Api;
+use crate::auth::Tenant;
 use crate::request_id::RequestId;
 
 /// Largest address of a note.
@@ -54,6 +54,7 @@ struct CandidateBody {
 pub(in crate::routes) async fn add_candidates(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     given: Result<Json<CandidatesBody>, JsonRejection>,
 ) -> Response {
     let work = async {
@@ -79,7 +80,7 @@ pub(in crate::routes) async fn add_candidates(
                 .map_err(|reason| Trouble::new(Code::NotConfigured, reason))?;
             candidates.push(NewCandidate { note_id: item.note_id, note_url: item.note_url, source_keyword, tokens });
         }
-        let add = AddCandidates { project_key: PROJECT.to_owned(), platform: given.platform, candidates };
+        let add = AddCandidates { project_key: tenant.project()?.to_owned(), platform: given.platform, candidates };
         let added = api.store.run(Arc::new(add)).await.map_err(no_store)?;
         Ok(json!({ "created": added.created, "existing": added.existing }))
     };
@@ -150,6 +151,7 @@ pub(in crate::routes) struct FailBody {
 pub(in crate::routes) async fn fail(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     note_id: PathText,
     given: Result<Json<FailBody>, JsonRejection>,
 ) -> Response {
@@ -161,7 +163,7 @@ pub(in crate::routes) async fn fail(
             return Err(wrong("error_code is no known code, such as TIMEOUT_ERROR"));
         }
         let fail = FailCandidate {
-            project_key: PROJECT.to_owned(),
+            project_key: tenant.project()?.to_owned(),
             execution_id: given.execution_id.clone(),
             platform: given.platform,
             note_id: note_id.clone(),
@@ -201,12 +203,13 @@ fn without_nul(json: &str) -> Result<(), Trouble> {
 pub(in crate::routes) async fn candidates(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     given: Result<Query<ListParams>, QueryRejection>,
 ) -> Response {
     let work = async {
         let params = params(given)?;
         let status = params.status("pending, processing, collected, failed")?;
-        let wanted = Wanted { candidate: status, ..params.wanted()? };
+        let wanted = Wanted { candidate: status, ..params.wanted(&tenant)? };
         let (limit, rows) = (wanted.limit, api.store.candidates(wanted).await.map_err(no_store)?);
         let next = rows.last().map(|row| row.id).filter(|_| rows.len() == limit as usize);
         Ok(json!({ "items": rows.iter().map(candidate).collect::<Vec<_>>(), "next_after": next }))
@@ -225,6 +228,7 @@ pub(in crate::routes) struct RequeueBody {
 pub(in crate::routes) async fn requeue(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     given: Result<Json<RequeueBody>, JsonRejection>,
 ) -> Response {
     let work = async {
@@ -232,7 +236,8 @@ pub(in crate::routes) async fn requeue(
         text("platform", &platform, 64)?;
         maybe("note_id", note_id.as_deref(), MAX_NOTE_ID)?;
         maybe("source_keyword", source_keyword.as_deref(), MAX_NAME)?;
-        let requeue = RequeueCandidates { project_key: PROJECT.to_owned(), platform, note_id, source_keyword };
+        let requeue =
+            RequeueCandidates { project_key: tenant.project()?.to_owned(), platform, note_id, source_keyword };
         let requeued = api.store.run(requeue).await.map_err(no_store)?.requeued;
         Ok(json!({ "requeued": requeued }))
     };
@@ -261,6 +266,7 @@ struct RecordInfo {
 pub(in crate::routes) async fn write(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     given: Result<Json<NoteBody>, JsonRejection>,
 ) -> Response {
     let work = async {
@@ -278,7 +284,8 @@ pub(in crate::routes) async fn write(
         }
         let tried = flow::tried(id.as_str(), &meta(exec_meta)?, api.clock.now());
         let url = record.note_url.filter(|url| !url.is_empty());
-        let write = flow::new_note(PROJECT, &record.platform, &record.note_id, url, &result, tried);
+        let mut write = flow::new_note(tenant.project()?, &record.platform, &record.note_id, url, &result, tried);
+        patra_engine::pool::capture_note(&*api.store, &mut write).await.map_err(no_store)?;
         let written = api.store.run(Arc::new(write)).await.map_err(no_store)?;
         let key = idempotency_key(&record.note_id);
         Ok(match written.created {
@@ -292,10 +299,11 @@ pub(in crate::routes) async fn write(
 pub(in crate::routes) async fn notes(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     given: Result<Query<ListParams>, QueryRejection>,
 ) -> Response {
     let work = async {
-        let wanted = params(given)?.wanted()?;
+        let wanted = params(given)?.wanted(&tenant)?;
         let (limit, rows) = (wanted.limit, api.store.notes(wanted).await.map_err(no_store)?);
         let next = rows.last().map(|row| row.id).filter(|_| rows.len() == limit as usize);
         Ok(json!({ "items": rows.iter().map(note).collect::<Vec<_>>(), "next_after": next }))

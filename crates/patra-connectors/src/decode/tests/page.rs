@@ -21,7 +21,8 @@ fn window() -> Window {
 fn decode(spec: &Snapshot, body: &str) -> Result<Decoded, Fault> {
     let body = Bytes::copy_from_slice(body.as_bytes());
     let response = Response { status: 200, headers: Vec::new(), body, redirected: None };
-    Decoder::new(spec).unwrap().decode(&response, "http://x/", window()).map_err(|refused| refused.fault)
+    let asked = Asked { url: "http://x/", window: window(), until: None };
+    Decoder::new(spec).unwrap().decode(&response, &asked).map_err(|refused| refused.fault)
 }
 
 fn items(items: &str) -> Decoded {

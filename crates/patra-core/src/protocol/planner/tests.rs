@@ -60,6 +60,7 @@ fn draft(trigger: &TriggerTaken) -> Draft {
     Draft {
         snapshot_body: "{}".into(),
         cursor: Name {
+            project_key: "default".into(),
             provenance_code: "p".into(),
             endpoint_name: "e".into(),
             operation: Operation::Harvest,

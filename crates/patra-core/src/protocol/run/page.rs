@@ -10,7 +10,7 @@ use crate::id::RunId;
 use crate::paging::{Facts, Position};
 use crate::record::{Candidate, Marked, Record, Rejected, deduplicate};
 use crate::source::Validators;
-use crate::tx::{BatchStats, Checked, CommitBatch, HttpStats, Lease, LeaseRef, Raw};
+use crate::tx::{BatchStats, Capture, Checked, CommitBatch, HttpStats, Lease, LeaseRef, Raw};
 
 /// A page that was read and mapped.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -27,6 +27,10 @@ pub struct Page {
     pub seen: Option<Validators>,
     /// Where it was found, when it has moved there for good.
     pub moved_to: Option<String>,
+    /// URLs for the pool, where somebody wants them.
+    pub capture: Option<Capture>,
+    /// What is suspicious about its content, a sentence each, for the log.
+    pub warnings: Vec<String>,
 }
 
 /// Why a page could not be read.
@@ -151,6 +155,7 @@ impl Page {
             stats,
             request_digest: self.evidence.request_digest,
             response_digest: self.evidence.response_digest,
+            capture: self.capture,
         })
     }
 }

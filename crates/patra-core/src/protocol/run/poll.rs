@@ -1,8 +1,9 @@
 //! What a run that polls a source keeps in mind: how an unchanged answer is recognised, and what the source must be told.
 
 use super::page::{Page, Refusal};
-use super::{Run, Verdict};
+use super::{Run, Stage, Verdict};
 use crate::paging::Position;
+use crate::record::TWEET;
 use crate::source::Validators;
 use crate::tx::PollEnd;
 
@@ -61,6 +62,7 @@ impl Polling {
 impl Run {
     pub(super) fn poll_end(&self, verdict: &Verdict) -> Option<PollEnd> {
         let source = self.lease.source?;
+        let tweets = matches!(&self.stage, Stage::Paging(policy) if policy.stream.kind == TWEET);
         let failed = verdict.end.error().is_some();
         // A feed that a page led to and that cannot be read any more is looked for again.
         let forget = failed && self.polling.first().is_some() && !self.polling.offline;
@@ -76,6 +78,8 @@ impl Run {
             moved_to: self.polling.moved_to.clone(),
             offline: failed && self.polling.offline,
             gone: failed && self.polling.gone,
+            counted: tweets,
+            tell: tweets && self.options.tell,
         })
     }
 }

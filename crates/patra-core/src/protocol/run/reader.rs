@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::details::{Held, Phase, Tally};
+use super::limit::Reach;
 use super::order::Track;
 use super::page::{Page, Refusal, Settled};
 use super::place::Place;
@@ -308,6 +309,11 @@ impl Run {
                 return;
             }
         };
+        match self.limit.as_mut().map(|limit| limit.take(&mut page)) {
+            None | Some(Reach::Below) => {}
+            Some(Reach::Enough) if matches!(ending, Ending::Next { .. }) => self.awaits_news = true,
+            Some(Reach::Enough | Reach::Full) => ending = Ending::End,
+        }
         let resliced = matches!(&ending, Ending::Over { end: RunEnd::Split { .. } | RunEnd::Failed { .. }, .. });
         if (resliced || restarts) && policy.details.is_some() {
             // The narrower windows, or the pages that are read again, name these ids again. A run that dies before that

@@ -5,6 +5,7 @@ mod details;
 mod ends;
 mod flow;
 mod fuse;
+mod limits;
 mod moved;
 mod pages;
 mod refusals;
@@ -20,7 +21,7 @@ use crate::paging::{Facts, Kind, Position};
 use crate::protocol::planner::{Budget, Phase, Shape, SliceForm};
 use crate::record::{Record, Version};
 use crate::state::Operation;
-use crate::tx::{BatchCommitted, CursorMoved, Lineage, Resume, RunEnded};
+use crate::tx::{BatchCommitted, Captured, CursorMoved, Lineage, Resume, RunEnded};
 use crate::window::Window;
 
 const RUN: RunId = RunId(7);
@@ -278,7 +279,12 @@ fn refusal(level: Level) -> Refusal {
 
 fn committed() -> Got {
     let stats = tx_stats();
-    Got::Tx(Ok(Done::CommitBatch(BatchCommitted { batch: BatchId(1), stats, replayed: false })))
+    Got::Tx(Ok(Done::CommitBatch(BatchCommitted {
+        batch: BatchId(1),
+        stats,
+        replayed: false,
+        captured: Captured::None,
+    })))
 }
 
 fn tx_stats() -> crate::tx::BatchStats {

@@ -11,8 +11,8 @@ pub(super) fn response(endpoint: &Endpoint) -> Response {
     let response = endpoint.response.clone();
     let paging_has_more = endpoint.pagination.as_ref().and_then(|paging| paging.has_more_path.clone());
     let format = response.format.unwrap_or_default();
-    // The rows of a table are all there is.
-    let whole = || if format == Format::Csv { "$".to_owned() } else { String::new() };
+    // The rows of a table are all there is, and tweets are found without being told where.
+    let whole = || if matches!(format, Format::Csv | Format::Tweets) { "$".to_owned() } else { String::new() };
     Response {
         format,
         lenient: response.lenient.unwrap_or(false),
@@ -44,6 +44,7 @@ fn error_rule(rule: &manifest::ErrorRule) -> ErrorRule {
     let (level, code) = if throttle { (Level::L1, Code::RateLimited) } else { (Level::L2, Code::PlatformError) };
     ErrorRule {
         when: condition(&rule.when),
+        status: rule.status.clone(),
         level: rule.level.unwrap_or(level),
         code: rule.code.unwrap_or(code),
         message_path: rule.message_path.clone(),

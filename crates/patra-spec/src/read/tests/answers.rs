@@ -105,7 +105,7 @@ fn errors_in_answers() {
     add(
         "errors: [{ path: $.e, when: present }]",
         &format!(
-            "{at}98: {list}[0].when: unknown key `when`\n  hint: expected one of: path, exists, equals, not_equals, in, matches, level, code, message_path, throttle"
+            "{at}98: {list}[0].when: unknown key `when`\n  hint: expected one of: path, exists, equals, not_equals, in, matches, status, level, code, message_path, throttle"
         ),
     );
     add(
@@ -119,6 +119,55 @@ fn errors_in_answers() {
     add(
         "errors: [{ path: $.e, exists: false, equals: 1 }]",
         &format!("{at}106: {list}[0].exists: what is absent has no value to compare"),
+    );
+}
+
+// covers: TWEET-33
+#[test]
+fn statuses_may_be_given_a_meaning() {
+    let (at, list) = ("t.yaml:10:", "endpoints.list.response.errors");
+    add("errors: [{ status: [402], code: quota_exhausted, level: L4 }, { status: [403], path: $.e, equals: x }]", "");
+    add(
+        "errors: [{ status: [200, 401, 429, 404] }]",
+        &format!(
+            "{at}96: {list}[0].status[0]: 200 is no status of an error: expected 400 to 599\n{at}101: {list}[0].status[1]: 401 means the same always: a rejected credential, or a wish for a pause\n{at}106: {list}[0].status[2]: 429 means the same always: a rejected credential, or a wish for a pause"
+        ),
+    );
+    add(
+        "errors: [{ status: [404], equals: gone }]",
+        &format!("{at}85: {list}[0].path: `path` is missing\n  hint: for example path: $.error"),
+    );
+    add(
+        "errors: [{ status: [404.5], path: $.e }]",
+        &format!("{at}96: {list}[0].status[0]: expected a whole number, not negative, found the number 404.5"),
+    );
+}
+
+#[test]
+fn tweets_are_found_without_being_told_where() {
+    response("{ format: tweets }", "");
+    let known = |key: &str| {
+        format!(
+            "endpoints.list.response.{key}: `{key}` has no meaning with tweets: where things stand is known\n  hint: remove it"
+        )
+    };
+    response(
+        "{ format: tweets, items_path: $.tweets, id_path: $.id, updated_at_path: $.at }",
+        &format!(
+            "t.yaml:10:45: {}\nt.yaml:10:64: {}\nt.yaml:10:87: {}",
+            known("items_path"),
+            known("id_path"),
+            known("updated_at_path")
+        ),
+    );
+    let yaml = |lines: &str| {
+        let tweets = BASE.replace("items_path: $.items, id_path: $.id, updated_at_path: $.at", "format: tweets");
+        tweets.replacen("    query:", &format!("    {lines}\n    query:"), 1)
+    };
+    check_whole(&yaml("kind: tweet\n    record: { dedup_scope: tweet }\n    fields: { lang: $.lang }"), "");
+    check_whole(
+        &yaml("fields: { text: $.text }\n    record: { add: { media: 1 } }"),
+        "t.yaml:5:21: endpoints.list.fields.text: every tweet has `text` already\n  hint: use another name\nt.yaml:6:29: endpoints.list.record.add.media: every tweet has `media` already\n  hint: use another name",
     );
 }
 

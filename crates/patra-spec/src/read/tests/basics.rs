@@ -127,7 +127,7 @@ fn words_of_the_dictionaries() {
     check(
         "$.at }",
         "$.at, format: yml }",
-        "t.yaml:10:84: endpoints.list.response.format: `yml` is not one of json, xml, csv, feed, page, html\n  hint: did you mean `xml`?",
+        "t.yaml:10:84: endpoints.list.response.format: `yml` is not one of json, xml, csv, feed, page, html, tweets\n  hint: did you mean `xml`?",
     );
 }
 

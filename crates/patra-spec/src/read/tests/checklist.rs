@@ -230,6 +230,28 @@ fn paging_is_bounded_and_says_one_thing() {
     );
 }
 
+#[test]
+fn only_what_is_polled_has_an_end_of_one_s_own_choosing() {
+    let polled = |paging: &str| {
+        let lines = "    polled: true\n    params: { limit: {}, since: {} }\n    query:";
+        BASE.replacen("    query:", lines, 1).replace("page_size: 100 }", paging)
+    };
+    check_whole(&polled("repeat_ends: true, limit_param: limit, limit_max_param: limit, until_param: since }"), "");
+    check_whole(
+        &polled("until_param: id, limit_max_param: limit }"),
+        "t.yaml:10:70: endpoints.list.pagination.until_param: there is no param \"id\"\n  hint: declare it: params: { id: {} }\nt.yaml:10:91: endpoints.list.pagination.limit_max_param: `limit_max_param` has no meaning without `limit_param`",
+    );
+    let windowed = polled("limit_param: limit }").replace("    polled: true\n", "");
+    check_whole(
+        &windowed,
+        "t.yaml:9:70: endpoints.list.pagination.limit_param: `limit_param` is for endpoints that sources poll, and that give whole records\n  hint: set `polled: true`, or remove it",
+    );
+    check_whole(
+        &BASE.replace("type: token, next_token_path: $.next, page_size: 100", "type: time, repeat_ends: true"),
+        "t.yaml:8:44: endpoints.list.pagination.repeat_ends: `repeat_ends` has no meaning with time paging\n  hint: remove it, or change `type`",
+    );
+}
+
 // covers: ING-4.4-15, ING-3.3-09
 #[test]
 fn windows_end_where_their_unit_does() {

@@ -119,7 +119,11 @@ impl Generator {
 
     fn name(&mut self) -> patra_core::cursor::Name {
         let operation = self.operation();
-        make::namespace(operation, "ns")
+        patra_core::cursor::Name { project_key: self.project(), ..make::namespace(operation, "ns") }
+    }
+
+    fn project(&mut self) -> String {
+        if self.rng.chance(150) { "other".into() } else { "default".into() }
     }
 
     fn endpoint(&mut self) -> String {
@@ -187,6 +191,7 @@ impl Generator {
         let operation = self.operation();
         let fire = make::fire(&format!("job-{}", self.rng.below(60)), operation);
         Fire {
+            project_key: self.project(),
             endpoint_name: self.endpoint(),
             reason: (operation == Operation::Update).then(|| self.reason()),
             activity: self.rng.chance(300).then(|| "activity".into()),
@@ -343,7 +348,8 @@ impl Generator {
             return RevokeKey { prefix }.into();
         }
         let (hash, name) = (format!("hash {prefix}"), format!("name {prefix}"));
-        CreateKey { prefix, hash, name, scope: Scope::Read, only_first: self.rng.chance(300) }.into()
+        let (projects, shared) = (vec!["one".to_owned()], self.rng.chance(500));
+        CreateKey { prefix, hash, name, scope: Scope::Read, projects, shared, only_first: self.rng.chance(300) }.into()
     }
 
     /// As after an answer that was lost.

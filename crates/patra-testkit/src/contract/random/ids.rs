@@ -102,9 +102,6 @@ impl Ids {
     }
 
     pub(super) fn in_row(&self, view: View, mut row: Row) -> Row {
-        if view == View::Archive {
-            self.in_archive(&mut row);
-        }
         for (cell, column) in row.iter_mut().zip(view.columns()) {
             match (cell, kind_of(view, column.name)) {
                 (Cell::Int(id), Some(kind)) => self.translate(kind, id),
@@ -114,16 +111,6 @@ impl Ids {
             }
         }
         row
-    }
-
-    /// A row of the archive says which row it was by its number.
-    fn in_archive(&self, row: &mut Row) {
-        if View::Archive.cell(row, "kind_code") == Some(Cell::Text("BATCH".into()))
-            && let Some(at) = View::Archive.columns().iter().position(|column| column.name == "row_id")
-            && let Cell::Int(id) = &mut row[at]
-        {
-            self.translate(Kind::Batch, id);
-        }
     }
 
     /// Words like `plan=7`.

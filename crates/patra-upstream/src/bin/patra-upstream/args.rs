@@ -68,6 +68,17 @@ What there is:
   --notes N              that each keyword finds on the platform of notes (45)
   --notes-gone N,... --notes-broken N,... --notes-slow N,... --notes-slow-ms N     notes that are gone, fail, or take so long
 
+The provider of tweets:
+  --tweets-key KEY --tweets-key-status 401|403    X-API-Key, and the answer without it (tweets-key, 403)
+  --tweets-per-user N --tweets-counts USER:N,...  how many each has written, and some others (45)
+  --tweets-unknown USER,...                       who does not exist
+  --tweets-lists ID:USER+USER,...                 whose tweets a list has
+  --tweets-page-size N                            (20)
+  --tweets-envelope wire|documented               data.tweets or tweets (wire)
+  --tweets-pinned true                            the oldest tweet stands on every page
+  --tweets-always-more true --tweets-repeat-cursor true         has_next_page stays true: empty pages, or the last again
+  --tweets-faults USER:FAULT:TIMES,...            FAULT is a status, error, no_list or late_MILLIS; without TIMES for ever
+
 GET  /offset?offset=&limit=  /page?page=&size=&base=  /cursor?cursor=*&rows=&endcursor=keep
      /link?page=&size=  /window?limit=  each with from= to= order=asc|desc
      /ids?version=1  the same listings of ids: /ids/offset /ids/page /ids/cursor /ids/link /ids/window
@@ -75,7 +86,9 @@ GET  /offset?offset=&limit=  /page?page=&size=&base=  /cursor?cursor=*&rows=&end
      /users?page=&size=  /users/ID/posts?from=&to=&page=&size=  /users/ID/posts/ID/comments?page=&size=
      /rest/issues?state=&since=&direction=&per_page=&page=       a list with Link headers
      /export?date=2024-01-01&format=csv|atom&api_key=            one day
-POST /graphql {\"query\": \"{ works(first: 10, after: $cursor) {...} }\", \"variables\": {...}}
+     /twitter/user/last_tweets?userName=&cursor=  /twitter/list/tweets?listId=&cursor=  /twitter/user/info?userName=
+POST /twitter/bookmarks_v2 {\"login_cookies\", \"proxy\", \"cursor\"}
+     /graphql {\"query\": \"{ works(first: 10, after: $cursor) {...} }\", \"variables\": {...}}
      /oauth/token  /login  /sign {\"method\", \"url\", \"body_sha256\"}
 GET  /stats /reset /visible?n= /knobs?... /revoke?what=tokens|sessions /health
 ";
@@ -168,7 +181,7 @@ mod tests {
     fn every_knob_is_in_the_help() {
         let script = serde_json::to_value(Script::default()).unwrap();
         for (name, value) in script.as_object().unwrap() {
-            let group = ["oauth", "login", "signing", "detail"].contains(&name.as_str());
+            let group = ["oauth", "login", "signing", "detail", "tweets"].contains(&name.as_str());
             let fields = value.as_object().filter(|_| group).into_iter().flatten();
             let knobs: Vec<String> = fields.map(|(field, _)| format!("{name}-{field}")).collect();
             for knob in if group { knobs } else { vec![name.clone()] } {

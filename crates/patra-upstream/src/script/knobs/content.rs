@@ -37,7 +37,7 @@ fn failing(name: &str, text: &str) -> Result<Failing, String> {
     Ok(Failing { index: number(name, index)?, status: error_status(name, status)? })
 }
 
-fn error_status(name: &str, text: &str) -> Result<u16, String> {
+pub(super) fn error_status(name: &str, text: &str) -> Result<u16, String> {
     let status = number(name, text)?;
     if (400..600).contains(&status) { Ok(status) } else { Err(format!("{name} needs a status from 400 on")) }
 }

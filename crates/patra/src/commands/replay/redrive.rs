@@ -35,6 +35,12 @@ pub(super) async fn run(global: &Global, args: &Replay) -> Result<Exit, Error> {
     };
     let signals = Signals::listen()?;
     let opened = store::open(global).await?;
+    match &what {
+        What::Task(task) => store::mine(global, &*opened.store, View::Tasks, task.0, &format!("task {task}")).await?,
+        What::Batch { run, .. } => {
+            store::mine(global, &*opened.store, View::Runs, run.0, &format!("run {run}")).await?;
+        }
+    }
     match redrive(&*opened.store, what, &request, &args.by).await.map_err(refused)? {
         Redriven::NotFound => Err(refused(redrive::Error::NotFound)),
         Redriven::ReadBack { batch, stats, next } => {

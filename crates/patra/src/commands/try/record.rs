@@ -82,7 +82,7 @@ impl Recorder<'_> {
     fn extension(&self, look: &Look) -> &'static str {
         let detail = self.spec.two_phase.as_ref().filter(|_| matches!(look.position, Position::Ids { .. }));
         match detail.map_or(&self.spec.response, |two_phase| &two_phase.detail.response).format {
-            Format::Json => "json",
+            Format::Json | Format::Tweets => "json",
             Format::Xml => "xml",
             Format::Csv => "csv",
             Format::Feed => "feed",

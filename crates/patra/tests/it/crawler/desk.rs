@@ -10,29 +10,33 @@ use serde_json::{Value, json};
 
 use crate::support::Place;
 
-pub(super) const MASTER_KEY: &str = "a text of more than thirty-two characters";
-pub(super) const GOOD: &str = "a1=CANARY-a1; web_session=CANARY-good";
+pub(crate) const MASTER_KEY: &str = "a text of more than thirty-two characters";
+pub(crate) const GOOD: &str = "a1=CANARY-a1; web_session=CANARY-good";
 
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) body: Value,
-    pub(super) request_id: String,
+/// A variable that makes the server collect sources too.
+pub(crate) const WITH_COLLECTOR: &str = "WITH_COLLECTOR";
+
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Value,
+    pub(crate) request_id: String,
     /// The body as it came.
-    pub(super) text: String,
+    pub(crate) text: String,
+    pub(crate) retry_after: Option<String>,
 }
 
-pub(super) struct Desk {
-    pub(super) far: Server,
-    pub(super) place: Place,
+pub(crate) struct Desk {
+    pub(crate) far: Server,
+    pub(crate) place: Place,
     child: Child,
     address: String,
-    pub(super) key: String,
+    pub(crate) key: String,
     log: std::path::PathBuf,
     variables: Vec<(String, String)>,
 }
 
 /// The shipped manifest, for a far side on this machine that needs no signature, at any rate.
-pub(super) fn manifest(far: &Server) -> String {
+pub(crate) fn manifest(far: &Server) -> String {
     let shipped = include_str!("../../../../../sources/xhs.yaml");
     shipped
         .replace("https://edith.xiaohongshu.com", far.base_url())
@@ -41,55 +45,60 @@ pub(super) fn manifest(far: &Server) -> String {
         .replace("name: Xiaohongshu", "name: Xiaohongshu\nallow_http: true")
 }
 
-pub(super) fn far(script: Script) -> Server {
+pub(crate) fn far(script: Script) -> Server {
     Server::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 10), script).unwrap()
 }
 
 /// On both stores.
-pub(super) fn everywhere(script: &Script, variables: &[(&str, &str)], test: impl Fn(&Desk)) {
+pub(crate) fn everywhere(script: &Script, variables: &[(&str, &str)], test: impl Fn(&Desk)) {
     for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
         test(&Desk::open(place, far(script.clone()), variables));
     }
 }
 
 impl Desk {
-    pub(super) fn open(place: Place, far: Server, variables: &[(&str, &str)]) -> Desk {
+    pub(crate) fn open(place: Place, far: Server, variables: &[(&str, &str)]) -> Desk {
         place.apply(&manifest(&far));
+        Desk::open_with(place, far, variables, None)
+    }
+
+    /// With a key that there is already; without one, the first start shows it.
+    pub(crate) fn open_with(place: Place, far: Server, variables: &[(&str, &str)], known: Option<String>) -> Desk {
         let mut variables: Vec<(String, String)> =
             variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         if !variables.iter().any(|(name, _)| name == "COOKIE_MASTER_KEY") {
             variables.push(("COOKIE_MASTER_KEY".to_owned(), MASTER_KEY.to_owned()));
         }
         let (child, log, address, key) = serve(&place, &variables);
-        Desk { far, place, child, address, key: key.unwrap(), log, variables }
+        Desk { far, place, child, address, key: known.or(key).unwrap(), log, variables }
     }
 
     /// Dies at once and is started again.
-    pub(super) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         let _ = self.child.kill();
         self.child.wait().unwrap();
         let (child, log, address, _) = serve(&self.place, &self.variables);
         (self.child, self.log, self.address) = (child, log, address);
     }
 
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    pub(super) fn change_variables(&mut self, variables: &[(&str, &str)]) {
+    pub(crate) fn change_variables(&mut self, variables: &[(&str, &str)]) {
         self.variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     }
 
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
-    pub(super) fn call(&self, method: &str, path: &str, id: Option<&str>, body: Option<&Value>) -> Answer {
+    pub(crate) fn call(&self, method: &str, path: &str, id: Option<&str>, body: Option<&Value>) -> Answer {
         self.call_as(Some(&self.key), method, path, id, body.map(Value::to_string).as_deref())
     }
 
-    pub(super) fn call_as(
+    pub(crate) fn call_as(
         &self,
         key: Option<&str>,
         method: &str,
@@ -97,7 +106,20 @@ impl Desk {
         id: Option<&str>,
         body: Option<&str>,
     ) -> Answer {
-        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.address);
+        self.call_with(key, method, path, id, body, "")
+    }
+
+    /// With further lines of the head.
+    pub(crate) fn call_with(
+        &self,
+        key: Option<&str>,
+        method: &str,
+        path: &str,
+        id: Option<&str>,
+        body: Option<&str>,
+        head: &str,
+    ) -> Answer {
+        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{head}", self.address);
         if let Some(key) = key {
             request.push_str(&format!("Authorization: Bearer {key}\r\n"));
         }
@@ -120,42 +142,43 @@ impl Desk {
             request_id: header("x-request-id").unwrap_or_default(),
             body: serde_json::from_str(body).unwrap_or(Value::Null),
             text: body.to_owned(),
+            retry_after: header("retry-after"),
         }
     }
 
-    pub(super) fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
         self.call("POST", &format!("/api/v1/crawler{path}"), None, Some(body))
     }
 
-    pub(super) fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> Answer {
         self.call("GET", &format!("/api/v1/crawler{path}"), None, None)
     }
 
     /// The data of an answer that must be a success.
     #[track_caller]
-    pub(super) fn data(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
+    pub(crate) fn data(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
         let answer = self.call(method, &format!("/api/v1/crawler{path}"), None, body);
         assert_eq!((answer.status, &answer.body["success"]), (200, &true.into()), "{path}: {}", answer.body);
         answer.body["data"].clone()
     }
 
-    pub(super) fn add_cookie(&self, name: &str, value: &str, priority: i32) {
+    pub(crate) fn add_cookie(&self, name: &str, value: &str, priority: i32) {
         let cookie = json!({ "cookie_name": name, "platform": "xhs", "cookie_value": value, "priority": priority });
         self.data("POST", "/cookies", Some(&cookie));
     }
 
-    pub(super) fn cookie(&self, name: &str) -> Value {
+    pub(crate) fn cookie(&self, name: &str) -> Value {
         let cookies = self.data("GET", "/cookies", None);
         let found = cookies["items"].as_array().unwrap().iter().find(|cookie| cookie["cookie_name"] == name);
         found.unwrap().clone()
     }
 
-    pub(super) fn lock(&self, workflow: &str) -> Value {
+    pub(crate) fn lock(&self, workflow: &str) -> Value {
         self.data("POST", "/executions/acquire", Some(&json!({ "workflow_name": workflow })))
     }
 
     /// Searches, and puts what is found into the candidates.
-    pub(super) fn candidates(&self, keyword: &str) -> Vec<Value> {
+    pub(crate) fn candidates(&self, keyword: &str) -> Vec<Value> {
         let found =
             self.data("POST", "/search", Some(&json!({ "platform": "xhs", "keyword": keyword, "page_size": 50 })));
         let items = found["items"].as_array().unwrap().clone();
@@ -165,7 +188,7 @@ impl Desk {
     }
 
     /// A statement on the database itself; each row's cells joined by `|`.
-    pub(super) fn sql(&self, statement: &str) -> Vec<String> {
+    pub(crate) fn sql(&self, statement: &str) -> Vec<String> {
         if let Some(url) = self.place.database_url() {
             return crate::support::psql(&url, statement).lines().map(str::to_owned).collect();
         }
@@ -191,7 +214,7 @@ impl Desk {
     }
 
     /// Makes a time of a row earlier by so many minutes.
-    pub(super) fn age(&self, table: &str, column: &str, minutes: i64) {
+    pub(crate) fn age(&self, table: &str, column: &str, minutes: i64) {
         let by = match self.place.database_url() {
             Some(_) => format!("interval '{minutes} minutes'"),
             None => format!("{}", minutes * 60_000_000),
@@ -210,7 +233,10 @@ impl Drop for Desk {
 fn serve(place: &Place, variables: &[(String, String)]) -> (Child, std::path::PathBuf, String, Option<String>) {
     let log = place.folder.path().join(format!("serve-{}.log", crate::support::now_micros()));
     let mut command = place.patra();
-    command.args(["serve", "--listen", "127.0.0.1:0", "--no-collector"]).stdout(Stdio::null());
+    command.args(["serve", "--listen", "127.0.0.1:0"]).stdout(Stdio::null());
+    if !variables.iter().any(|(name, _)| name == WITH_COLLECTOR) {
+        command.arg("--no-collector");
+    }
     command.envs(variables.iter().map(|(name, value)| (name, value))).stderr(std::fs::File::create(&log).unwrap());
     let mut child = command.spawn().unwrap();
     let end = Instant::now() + Duration::from_secs(60);

@@ -131,6 +131,7 @@ fn the_ledger_and_the_run_say_that_rate_and_tasks_were_lowered() {
     driver.on(Got::Tx(Ok(Done::CommitBatch(BatchCommitted {
         batch: BatchId(1),
         stats: first.stats,
+        captured: Captured::None,
         replayed: false,
     }))));
     driver.fetch();

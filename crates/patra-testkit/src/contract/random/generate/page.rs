@@ -1,12 +1,14 @@
 //! Pages and the ends of runs.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::paging::Position;
+use patra_core::project::Library;
 use patra_core::record::{Record, Rejected, Version};
 use patra_core::state::{HoldKind, Operation};
-use patra_core::tx::{Checked, Lease, RunEnd, Tx};
+use patra_core::tx::{Capture, Checked, Lease, RunEnd, Tx};
 use patra_core::{Fence, Ts, Window};
 
 use super::{Generator, next_batch};
@@ -41,7 +43,7 @@ impl Generator {
         }
         if self.rng.chance(300) {
             // A token seldom comes again within a run; then the page is refused.
-            let token = if self.rng.chance(250) { "again".to_owned() } else { format!("token {batch_no}") };
+            let token = if self.rng.chance(350) { "again".to_owned() } else { format!("token {batch_no}") };
             page.before_token = Some(token.clone());
             page.position = Position::Token(Some(token));
             page.next = more.then(|| Position::Token(Some(format!("token {}", batch_no + 1))));
@@ -51,7 +53,17 @@ impl Generator {
         page.checked = self.checked();
         page.raw = self.rng.chance(200).then(|| make::raw("an answer", self.keep()));
         page.progress = self.rng.chance(900);
+        page.capture = self.rng.chance(300).then(|| self.capture());
         Some(Arc::new(page).into())
+    }
+
+    fn capture(&mut self) -> Capture {
+        let library = if self.rng.chance(400) { Library::Shared } else { Library::Project };
+        let urls: BTreeSet<_> = (0..1 + self.rng.below(4)).map(|_| self.rng.below(20)).collect();
+        // A domain that no column takes, seldom: then none of them is stored.
+        let domain = if self.rng.chance(100) { "d".repeat(256) } else { "a.example".to_owned() };
+        let urls = urls.into_iter().map(|no| (format!("https://a.example/{no:02}"), domain.clone())).collect();
+        Capture { library, job_type: "demo".into(), urls }
     }
 
     /// An answer whose time is over at once, or never.

@@ -1,0 +1,401 @@
+//! The URL pool (`/api/v1/resource_pool`), and what a project can collect from.
+
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use patra_core::port::CommandsExt as _;
+use patra_core::port::pool::{PoolUrl, UrlFilter};
+use patra_core::project::{Library, Sight};
+use patra_core::tx::{ConfigureCapture, MAX_JOB_TYPES, Scope, UrlSource};
+use patra_core::{Code, Ts};
+use patra_engine::pool::{self, CAPTURE_TASKS, DOCUMENTS, EXTRACT_DOCUMENTS, Extract, LookBack, Refused, TASKS, Tally};
+use patra_engine::registry;
+
+use super::input::without_nul;
+use crate::Api;
+use crate::auth::Tenant;
+use crate::envelope::{Failure, success};
+use crate::key::random_uuid;
+use crate::request_id::RequestId;
+
+/// URLs of one page: unasked, and at most (POOL-54).
+const PAGE: (u32, u32) = (20, 100);
+/// Longest name of a job type, a document type or a state.
+const MAX_WORD: usize = 128;
+
+pub(super) type Done = Result<(StatusCode, Value, Value), Failure>;
+
+pub(super) fn answer(id: &RequestId, done: Done) -> Response {
+    match done {
+        Ok((status, data, meta)) => (status, success(id, &data, meta)).into_response(),
+        Err(failure) => failure.answer(id),
+    }
+}
+
+pub(super) fn body<T>(given: Result<Json<T>, JsonRejection>) -> Result<T, Failure> {
+    let Json(body) = given
+        .map_err(|error| Failure { status: StatusCode::BAD_REQUEST, ..Failure::bad_request(error.body_text()) })?;
+    Ok(body)
+}
+
+pub(super) fn invalid(field: &str, value: impl Into<Value>, message: impl Into<String>) -> Failure {
+    Failure::bad_request(message).detail("field", field.into()).detail("value", value.into())
+}
+
+/// Where a write goes. Absent means the project's library (POOL-06).
+fn library(scope: Option<&str>) -> Result<Library, Failure> {
+    let Some(scope) = scope else { return Ok(Library::Project) };
+    scope.parse().map_err(|_| invalid("scope", scope, "scope must be 'project' or 'shared'"))
+}
+
+fn bounded(field: &str, limit: Option<u32>, (usual, most): (u32, u32)) -> Result<u32, Failure> {
+    match limit.unwrap_or(usual) {
+        limit if (1..=most).contains(&limit) => Ok(limit),
+        limit => Err(invalid(field, limit, format!("{field} must be between 1 and {most}"))),
+    }
+}
+
+pub(super) fn words(field: &str, words: &[String]) -> Result<(), Failure> {
+    for word in words {
+        without_nul(field, Some(word))?;
+        if word.is_empty() || word.len() > MAX_WORD {
+            return Err(invalid(field, word.as_str(), format!("each of {field} has 1 to {MAX_WORD} bytes")));
+        }
+    }
+    Ok(())
+}
+
+/// Who may write where, and how often.
+async fn writer(
+    api: &Api,
+    tenant: &Tenant,
+    granted: Scope,
+    project_key: Option<&str>,
+    scope: Option<&str>,
+) -> Result<(String, Library), Failure> {
+    let library = library(scope)?;
+    let key = tenant.named(api, project_key).await?;
+    if library == Library::Shared {
+        tenant.may_share(granted)?;
+    }
+    api.limits.pool_writes.admit(&key, api.clock.steady())?;
+    Ok((key, library))
+}
+
+// --- extraction ------------------------------------------------------------------------------------------------------
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ExtractBody {
+    project_key: Option<String>,
+    scope: Option<String>,
+    #[serde(default)]
+    filters: Filters,
+    #[serde(default)]
+    async_mode: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Filters {
+    doc_type: Vec<String>,
+    state: Vec<String>,
+    document_ids: Option<Vec<i64>>,
+    limit: Option<u32>,
+    include_uri: bool,
+}
+
+pub(super) async fn extract(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+    Extension(granted): Extension<Scope>,
+    given: Result<Json<ExtractBody>, JsonRejection>,
+) -> Response {
+    let done = async {
+        let ExtractBody { project_key, scope, filters, async_mode } = body(given)?;
+        let Filters { doc_type, state, document_ids, limit, include_uri } = filters;
+        words("filters.doc_type", &doc_type)?;
+        words("filters.state", &state)?;
+        let limit = bounded("filters.limit", limit, DOCUMENTS)?;
+        let document_ids = document_ids.filter(|ids| !ids.is_empty());
+        if document_ids.as_ref().is_some_and(|ids| ids.len() > limit as usize) {
+            let message = format!("there are more document_ids than filters.limit ({limit}) allows");
+            return Err(invalid("filters.document_ids", limit, message));
+        }
+        let (project_key, library) = writer(&api, &tenant, granted, project_key.as_deref(), scope.as_deref()).await?;
+        let wish =
+            Extract { project_key, library, doc_types: doc_type, states: state, document_ids, limit, include_uri };
+        if async_mode {
+            return queued(&api, &id, &wish.project_key, EXTRACT_DOCUMENTS, &wish).await;
+        }
+        let tally = pool::extract(&*api.store, &wish).await;
+        finished(tally, "documents_scanned", library, |missing| {
+            format!("{missing} documents do not exist in project {}", wish.project_key)
+        })
+    };
+    answer(&id, done.await)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LookBackBody {
+    project_key: Option<String>,
+    scope: Option<String>,
+    task_ids: Option<Vec<String>>,
+    job_type: Option<String>,
+    since: Option<Ts>,
+    limit: Option<u32>,
+    #[serde(default)]
+    async_mode: bool,
+}
+
+pub(super) async fn look_back(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+    Extension(granted): Extension<Scope>,
+    given: Result<Json<LookBackBody>, JsonRejection>,
+) -> Response {
+    let done = async {
+        let LookBackBody { project_key, scope, task_ids, job_type, since, limit, async_mode } = body(given)?;
+        let limit = bounded("limit", limit, TASKS)?;
+        let task_ids = task_ids.filter(|ids| !ids.is_empty());
+        words("task_ids", task_ids.as_deref().unwrap_or_default())?;
+        words("job_type", job_type.as_slice())?;
+        if task_ids.as_ref().is_some_and(|ids| ids.len() > limit as usize) {
+            return Err(invalid("task_ids", limit, format!("there are more task_ids than limit ({limit}) allows")));
+        }
+        let (project_key, library) = writer(&api, &tenant, granted, project_key.as_deref(), scope.as_deref()).await?;
+        let wish = LookBack { project_key, library, task_ids, job_type, since, limit };
+        if async_mode {
+            return queued(&api, &id, &wish.project_key, CAPTURE_TASKS, &wish).await;
+        }
+        let tally = pool::look_back(&*api.store, &wish).await;
+        finished(tally, "tasks_scanned", library, |missing| {
+            format!("{missing} tasks do not exist in project {}, or have not ended", wish.project_key)
+        })
+    };
+    answer(&id, done.await)
+}
+
+/// In the background (POOL-37).
+async fn queued(api: &Api, id: &RequestId, project_key: &str, job_type: &str, wish: &impl serde::Serialize) -> Done {
+    let task_id = random_uuid()
+        .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalError, error.to_string()))?;
+    let request_id = Some(id.as_str().to_owned());
+    pool::ask(&*api.store, task_id.clone(), project_key, job_type, wish, request_id).await?;
+    (api.nudge)();
+    let data = json!({ "task_id": task_id, "async": true, "status": "queued", "result": null });
+    Ok((StatusCode::ACCEPTED, data, json!({})))
+}
+
+fn finished(
+    tally: Result<Tally, Refused>,
+    scanned: &str,
+    library: Library,
+    missing: impl FnOnce(usize) -> String,
+) -> Done {
+    match tally {
+        Ok(tally) => {
+            let result = tally.to_json(scanned, library);
+            let data = json!({ "task_id": null, "async": false, "status": "finished", "result": result });
+            Ok((StatusCode::OK, data, json!({})))
+        }
+        Err(Refused::Missing(ids)) => {
+            let failure = Failure::new(StatusCode::NOT_FOUND, Code::NotFound, missing(ids.len()));
+            Err(failure.detail("missing_ids", ids.into()))
+        }
+        Err(Refused::Store(error)) => Err(error.into()),
+    }
+}
+
+// --- the list --------------------------------------------------------------------------------------------------------
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UrlsQuery {
+    scope: Option<String>,
+    page: Option<String>,
+    page_size: Option<String>,
+    source: Option<String>,
+    domain: Option<String>,
+}
+
+fn number(field: &str, text: Option<&str>, usual: u32, most: u32) -> Result<u32, Failure> {
+    let Some(text) = text else { return Ok(usual) };
+    let wrong = || invalid(field, text, format!("{field} must be a whole number from 1 to {most}"));
+    text.parse().ok().filter(|number| (1..=most).contains(number)).ok_or_else(wrong)
+}
+
+pub(super) async fn urls(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+    query: Result<Query<UrlsQuery>, QueryRejection>,
+) -> Response {
+    let done = async {
+        let Query(query) = query.map_err(|error| Failure::bad_request(error.body_text()))?;
+        let sight = match query.scope.as_deref() {
+            None => Sight::Effective,
+            Some(scope) => scope
+                .parse()
+                .map_err(|_| invalid("scope", scope, "scope must be 'shared', 'project' or 'effective'"))?,
+        };
+        let page = number("page", query.page.as_deref(), 1, u32::MAX)?;
+        let page_size = number("page_size", query.page_size.as_deref(), PAGE.0, PAGE.1)?;
+        let source = match query.source.as_deref() {
+            None => None,
+            Some(source) => Some(
+                source
+                    .parse::<UrlSource>()
+                    .map_err(|_| invalid("source", source, "source must be 'document' or 'task'"))?,
+            ),
+        };
+        without_nul("domain", query.domain.as_deref())?;
+        // The shared library can be looked at before there is any project (POOL-51).
+        let project_key = match sight {
+            Sight::Shared => String::new(),
+            _ => match tenant.sight()? {
+                Some(key) => key.to_owned(),
+                None => tenant.named(&api, None).await?,
+            },
+        };
+        let found = api
+            .store
+            .pool_urls(UrlFilter {
+                project_key,
+                sight,
+                source,
+                domain: query.domain.filter(|domain| !domain.is_empty()).map(|domain| domain.to_lowercase()),
+                offset: u64::from(page - 1) * u64::from(page_size),
+                limit: page_size,
+            })
+            .await?;
+        let items: Vec<_> = found.items.iter().map(url_json).collect();
+        let pagination = json!({
+            "page": page, "page_size": page_size, "total": found.total,
+            "total_pages": found.total.div_ceil(u64::from(page_size)),
+        });
+        Ok((StatusCode::OK, json!({ "items": items }), json!({ "pagination": pagination })))
+    };
+    answer(&id, done.await)
+}
+
+fn url_json(url: &PoolUrl) -> Value {
+    json!({
+        "id": url.id, "url": url.url, "domain": url.domain, "source": url.source,
+        "source_ref": serde_json::from_str::<Value>(&url.source_ref).unwrap_or_default(),
+        "scope": url.library, "created_at": url.created_at,
+    })
+}
+
+// --- capture ---------------------------------------------------------------------------------------------------------
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CaptureBody {
+    project_key: Option<String>,
+    scope: Option<String>,
+    job_types: Vec<String>,
+    enabled: Option<bool>,
+}
+
+pub(super) async fn enable_capture(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+    Extension(granted): Extension<Scope>,
+    given: Result<Json<CaptureBody>, JsonRejection>,
+) -> Response {
+    let done = async {
+        let CaptureBody { project_key, scope, mut job_types, enabled } = body(given)?;
+        if job_types.is_empty() || job_types.len() > MAX_JOB_TYPES {
+            let message = format!("job_types must name 1 to {MAX_JOB_TYPES}");
+            return Err(invalid("job_types", job_types.len(), message));
+        }
+        words("job_types", &job_types)?;
+        job_types.sort();
+        job_types.dedup();
+        let (project_key, library) = writer(&api, &tenant, granted, project_key.as_deref(), scope.as_deref()).await?;
+        let known = pool::job_types(&*api.store, connectors(&api).await?).await?;
+        let unknown: Vec<_> = job_types.iter().filter(|job_type| !known.contains(*job_type)).cloned().collect();
+        let enabled = enabled.unwrap_or(true);
+        api.store.run(ConfigureCapture { project_key: project_key.clone(), library, job_types, enabled }).await?;
+        let mut data = capture_json(&api, &project_key).await?;
+        data["unknown_job_types"] = unknown.into();
+        Ok((StatusCode::OK, data, json!({})))
+    };
+    answer(&id, done.await)
+}
+
+pub(super) async fn capture_config(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+) -> Response {
+    let done = async {
+        let key = match tenant.sight()? {
+            Some(key) => key.to_owned(),
+            None => tenant.named(&api, None).await?,
+        };
+        let mut data = capture_json(&api, &key).await?;
+        data["unknown_job_types"] = json!([]);
+        Ok((StatusCode::OK, data, json!({})))
+    };
+    answer(&id, done.await)
+}
+
+async fn capture_json(api: &Api, project_key: &str) -> Result<Value, Failure> {
+    let rules = api.store.capture_rules(Some(project_key)).await?;
+    let items = rules.iter().map(|rule| {
+        json!({ "job_type": rule.job_type, "scope": rule.library, "enabled": rule.enabled, "updated_at": rule.updated_at })
+    });
+    Ok(json!({ "project_key": project_key, "items": items.collect::<Vec<_>>() }))
+}
+
+async fn connectors(api: &Api) -> Result<Vec<String>, Failure> {
+    Ok(registry::resources(&*api.store).await?.into_iter().map(|resource| resource.code).collect())
+}
+
+// --- what can be collected -------------------------------------------------------------------------------------------
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ResourcesQuery {
+    scope: Option<String>,
+}
+
+/// Connectors and sources that a project can use (POOL-91..95).
+pub(super) async fn news_resources(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+    query: Result<Query<ResourcesQuery>, QueryRejection>,
+) -> Response {
+    let done = async {
+        let Query(ResourcesQuery { scope }) = query.map_err(|error| Failure::bad_request(error.body_text()))?;
+        let sight: Sight = match scope.as_deref() {
+            None => Sight::Effective,
+            Some(scope) => scope
+                .parse()
+                .map_err(|_| invalid("scope", scope, "scope must be 'shared', 'project' or 'effective'"))?,
+        };
+        let key = match tenant.sight()? {
+            Some(key) => key.to_owned(),
+            None => tenant.named(&api, None).await?,
+        };
+        let items = registry::news_resources(&*api.store, &key, sight).await?;
+        let items: Vec<_> = items
+            .iter()
+            .map(|item| json!({ "resource_id": item.code, "name": item.name, "scope": item.library }))
+            .collect();
+        Ok((StatusCode::OK, json!({ "items": items, "scope": sight }), json!({})))
+    };
+    answer(&id, done.await)
+}

@@ -1,0 +1,83 @@
+//! A page of tweets to records: each stays the bytes that came, with its columns beside it.
+
+use bytes::Bytes;
+
+use patra_core::hash::content_hash;
+use patra_core::record::{Candidate, Record, Version};
+use patra_core::tweet::{Tweet, is_probably_cut};
+use patra_core::{Code, Fault, Level};
+
+use super::{Asked, Decoded, Decoder};
+use crate::classify::Refused;
+use crate::tweet::{self, Found, Mapped};
+
+impl Decoder {
+    pub(super) fn tweets(&self, body: &Bytes, text: &str, asked: &Asked<'_>) -> Result<Decoded, Refused> {
+        let found = self.body.find(text).map_err(|error| super::unreadable("JSON", error))?;
+        if let Some(refused) = self.errors.iter().find_map(|rule| rule.refusal(&found)) {
+            return Err(refused);
+        }
+        // An answer of another form: the far side has changed.
+        let tweets = tweet::read(text).map_err(|error| Fault::new(Code::ParseError, Level::L4, error.to_string()))?;
+        let mut decoded = Decoded { facts: self.facts(&found, 0)?, ..Decoded::nothing() };
+        let (mut hashes, mut items, mut picked) = (Vec::new(), 0, Vec::new());
+        for (index, Found { raw, pinned, id, read }) in tweets.into_iter().enumerate() {
+            if id.as_deref().is_some_and(|id| asked.knows(id)) {
+                // A pinned one may be of any age, and says nothing about those that follow.
+                if pinned {
+                    continue;
+                }
+                decoded.facts.has_more = Some(false);
+                break;
+            }
+            items += 1;
+            let payload = self.items.payload(body, raw);
+            let hash = content_hash(&payload);
+            hashes.extend_from_slice(&hash);
+            if self.repeats {
+                decoded.facts.ids.push(id.as_ref().map_or(hash, |id| content_hash(id.as_bytes())));
+            }
+            let mapped = match read {
+                Ok(mapped) => mapped,
+                Err(invalid) => {
+                    decoded.rejected.push(super::item::Flaw::new(id, invalid.to_string()).reject(index, raw));
+                    continue;
+                }
+            };
+            if !self.outside || asked.window.contains(mapped.tweet.created_at) {
+                decoded.warnings.extend(warning(&mapped.tweet));
+                match self.items.fields(raw, &mut picked) {
+                    Ok(Some(declared)) => decoded.records.push(record(&mapped, &declared, payload, hash)),
+                    // Nothing is missing that came and was not wanted.
+                    Ok(None) if self.single => {
+                        decoded.candidates.extend(id.map(|id| Candidate { id, version: String::new() }));
+                    }
+                    Ok(None) => {}
+                    Err(flaw) => decoded.rejected.push(flaw.of(id).reject(index, raw)),
+                }
+            }
+        }
+        decoded.facts.items = items;
+        decoded.content = content_hash(&hashes);
+        Ok(decoded)
+    }
+}
+
+fn record(mapped: &Mapped, declared: &str, payload: Bytes, content_hash: [u8; 16]) -> Record {
+    let mut fields = serde_json::to_string(mapped).unwrap_or_default();
+    // What the manifest maps beside the columns, whose names it cannot have.
+    if let Some(rest) = declared.strip_prefix('{').filter(|rest| *rest != "}") {
+        fields.pop();
+        fields.push(',');
+        fields.push_str(rest);
+    }
+    let version = Version { updated_at: mapped.tweet.created_at, source_version: 0 };
+    Record { key: mapped.tweet.tweet_id.clone(), version, fields, payload, content_hash }
+}
+
+/// For the log: what is stored is probably not all (TWEET-36).
+fn warning(tweet: &Tweet) -> Option<String> {
+    let text = tweet.referenced_tweet_text.as_deref().filter(|text| is_probably_cut(text))?;
+    let (id, length) = (&tweet.tweet_id, text.chars().count());
+    Some(format!("the text that tweet {id} refers to was probably cut: {length} characters that end with an ellipsis"))
+}

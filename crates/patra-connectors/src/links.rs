@@ -1,0 +1,16 @@
+//! URLs in texts and values: found as a careful reader would find them, and normalised, so that one page has one URL.
+//! Pure functions of their input: linear in time and bounded in memory whatever is written there. This module knows nothing
+//! of who asks, where links are stored, or whether they lead anywhere.
+
+mod chars;
+mod escape;
+mod finder;
+mod frame;
+mod normal;
+mod scheme;
+mod stream;
+mod strings;
+mod walk;
+
+pub use finder::{Finder, Found, MAX_LINKS};
+pub use normal::{Link, MAX_HOST_BYTES, MAX_URL_BYTES, MAX_WRITTEN_BYTES, Options, Unusable, normalise};

@@ -1,0 +1,190 @@
+//! Collects the links of many texts, each once, in the order in which they were found first.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+
+use memchr::memchr;
+
+use super::chars::is_break;
+use super::normal::{Link, Options, Unusable, normalise};
+use super::scheme::{self, MAX_SLASHES_BYTES};
+use super::walk::{self, Step};
+
+/// Most distinct links of one [`Finder`], unless it is told otherwise.
+pub const MAX_LINKS: usize = 100_000;
+
+/// Longest scheme with its colon: so much of a text may belong to a URL whose colon is still to come.
+const MAX_SCHEME_BYTES: usize = 6;
+
+/// What was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Each once, in the order of the first finding.
+    pub links: Vec<Link>,
+    /// How many were left out because they are longer than [`MAX_URL_BYTES`](super::MAX_URL_BYTES).
+    pub too_long: usize,
+    /// There were more distinct links than the limit; those that came first are here.
+    pub partial: bool,
+}
+
+/// Looks for links in one text after the other.
+#[derive(Debug)]
+pub struct Finder {
+    options: Options,
+    max_links: usize,
+    found: Found,
+    /// Where a link stands in what was found, by its hash.
+    seen: HashMap<u64, usize>,
+    hasher: RandomState,
+    /// What is being read, kept to save allocations.
+    url: String,
+}
+
+/// Where the search goes on when more text has come.
+#[derive(Debug, Default)]
+pub(super) struct Cursor {
+    pub(super) at: usize,
+    /// Inside a URL that is too long, whose end is still to come.
+    pub(super) skipping: bool,
+}
+
+impl Finder {
+    pub fn new(options: Options) -> Self {
+        Self {
+            options,
+            max_links: MAX_LINKS,
+            found: Found::default(),
+            seen: HashMap::new(),
+            hasher: RandomState::new(),
+            url: String::new(),
+        }
+    }
+
+    /// With another limit than [`MAX_LINKS`].
+    #[must_use]
+    pub fn at_most(self, max_links: usize) -> Self {
+        Self { max_links, ..self }
+    }
+
+    /// Looks through plain text, Markdown, HTML or anything else that people read.
+    pub fn text(&mut self, text: &str) {
+        self.scan(text, &mut Cursor::default(), true);
+    }
+
+    /// Looks through a string that may be a URL as a whole, as those in data are: then all of it counts, `…/Apple_Inc.` with
+    /// its dot.
+    pub fn string(&mut self, text: &str) {
+        let trimmed = text.trim();
+        let mut url = std::mem::take(&mut self.url);
+        let whole = walk::whole(trimmed, &mut url);
+        if whole {
+            self.add(&url);
+        }
+        self.url = url;
+        if !whole {
+            self.text(text);
+        }
+    }
+
+    /// More was there than the limit allows: nothing will be added any more.
+    pub fn is_partial(&self) -> bool {
+        self.found.partial
+    }
+
+    pub fn finish(self) -> Found {
+        self.found
+    }
+
+    /// Looks through a piece of text from the cursor on. Unless it is the last, what could go on behind its end is left, and
+    /// the cursor says where.
+    pub(super) fn scan(&mut self, text: &str, cursor: &mut Cursor, last: bool) {
+        let mut url = std::mem::take(&mut self.url);
+        while !self.found.partial && self.step(text, cursor, last, &mut url) {}
+        self.url = url;
+    }
+
+    /// One URL. False at the end of what can be decided.
+    fn step(&mut self, text: &str, cursor: &mut Cursor, last: bool, url: &mut String) -> bool {
+        if cursor.skipping && !skip(text, cursor) {
+            return false;
+        }
+        let Some(colon) = memchr(b':', &text.as_bytes()[cursor.at..]).map(|at| cursor.at + at) else {
+            let undecided = if last { 0 } else { MAX_SCHEME_BYTES };
+            cursor.at = cursor.at.max(text.len().saturating_sub(undecided));
+            return false;
+        };
+        let Some(start) = scheme::start(text, colon).filter(|start| *start >= cursor.at) else {
+            cursor.at = colon + 1;
+            return true;
+        };
+        if !last && colon + 1 + MAX_SLASHES_BYTES > text.len() {
+            cursor.at = start;
+            return false;
+        }
+        let Some(scheme) = scheme::at(text, colon) else {
+            cursor.at = colon + 1;
+            return true;
+        };
+        match walk::follow(text, scheme, last, url) {
+            Step::Url(end) => {
+                self.add(url);
+                cursor.at = end;
+            }
+            Step::Nothing(end) => cursor.at = end,
+            Step::TooLong(end) => {
+                self.found.too_long += 1;
+                *cursor = Cursor { at: end, skipping: true };
+            }
+            Step::Undecided => cursor.at = start,
+        }
+        cursor.at != start
+    }
+
+    fn add(&mut self, written: &str) {
+        // What is normal already stays as it is, so it needs no normalising to be known.
+        let Some(slot) = self.free_slot(written) else { return };
+        let link = match normalise(written, self.options) {
+            Ok(link) => link,
+            Err(Unusable::TooLong) => {
+                self.found.too_long += 1;
+                return;
+            }
+            Err(Unusable::Scheme | Unusable::Host | Unusable::Syntax(_)) => return,
+        };
+        let slot = if link.url == written { Some(slot) } else { self.free_slot(&link.url) };
+        let Some(slot) = slot else { return };
+        if self.found.links.len() >= self.max_links {
+            self.found.partial = true;
+            return;
+        }
+        self.seen.insert(slot, self.found.links.len());
+        self.found.links.push(link);
+    }
+
+    /// The place for a URL that was not found yet: its hash, or the next number that is free.
+    fn free_slot(&self, url: &str) -> Option<u64> {
+        let mut slot = self.hasher.hash_one(url);
+        while let Some(at) = self.seen.get(&slot) {
+            if self.found.links.get(*at).is_some_and(|link| link.url == url) {
+                return None;
+            }
+            slot = slot.wrapping_add(1);
+        }
+        Some(slot)
+    }
+}
+
+/// Goes to the end of a URL that is too long. False if it is not in this piece.
+fn skip(text: &str, cursor: &mut Cursor) -> bool {
+    match text[cursor.at..].find(is_break) {
+        Some(end) => {
+            cursor.at += end;
+            cursor.skipping = false;
+        }
+        None => cursor.at = text.len(),
+    }
+    !cursor.skipping
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! Bytes of a page of tweets to values: TwitterAPI.io in both of its envelopes, and X's own API v2. Every form is brought to
+//! one normalised object first, in the manner of API v2, so that there is one parser behind. Pure functions; one bad tweet
+//! never costs the others.
+
+mod envelope;
+mod media;
+mod normalise;
+mod parse;
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use patra_core::tweet::{Counts, Draft, Invalid, Tweet};
+
+pub use normalise::{Normalised, normalise};
+pub use parse::parse;
+
+/// Why an answer is no page of tweets (TWEET-47).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PageError {
+    #[error("the answer is no JSON object: {0}")]
+    NoObject(String),
+    #[error("the answer has neither `tweets` nor `data`: the far side seems to have changed")]
+    NoData,
+    #[error("`{0}` is no list of tweets: the far side seems to have changed")]
+    NoList(&'static str),
+}
+
+/// A tweet of a page.
+#[derive(Debug)]
+pub struct Found<'a> {
+    /// Exactly as it was received.
+    pub raw: &'a RawValue,
+    /// It stands out of the order by time.
+    pub pinned: bool,
+    /// Also of one that cannot be used, if it says.
+    pub id: Option<String>,
+    pub read: Result<Mapped, Invalid>,
+}
+
+/// What is stored among the fields of a tweet's record.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Mapped {
+    #[serde(flatten)]
+    pub tweet: Tweet,
+    #[serde(flatten)]
+    pub counts: Counts,
+}
+
+/// The tweets of an answer, in its order. A pinned one that stands in the list as well is there once.
+pub fn read(text: &str) -> Result<Vec<Found<'_>>, PageError> {
+    let envelope = envelope::open(text)?;
+    let drafts = parse(&envelope.normalised());
+    let found = envelope.items.into_iter().zip(drafts).map(|(item, (draft, counts))| {
+        let Draft { tweet_id: id, .. } = &draft;
+        let (raw, pinned, id) = (item.raw, item.pinned, id.clone());
+        Found { raw, pinned, id, read: draft.validate().map(|tweet| Mapped { tweet, counts }) }
+    });
+    let mut found: Vec<_> = found.collect();
+    let listed: BTreeSet<_> = found.iter().filter(|one| !one.pinned).filter_map(|one| one.id.clone()).collect();
+    found.retain(|one| !one.pinned || one.id.as_ref().is_none_or(|id| !listed.contains(id)));
+    // What the list itself calls pinned is out of order there too.
+    for one in &mut found {
+        one.pinned |= envelope::is_pinned(one.raw);
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+#[path = "tweet/tests/pages.rs"]
+mod tests;

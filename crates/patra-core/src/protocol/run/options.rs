@@ -1,0 +1,37 @@
+//! How a run goes about it.
+
+use std::time::Duration;
+
+use crate::retry;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Longest wait that keeps the worker; a longer one gives the task back to the queue (ING-15-04).
+    pub inline_wait: Duration,
+    /// Pages that may be read and not yet committed.
+    pub lookahead: usize,
+    /// Failed attempts without progress after which the task fails.
+    pub max_attempts: u32,
+    /// Refusals for pacing (429) in a row that one batch sits out before the task is given back.
+    pub max_throttles: u32,
+    /// New tweets are told to the world outside.
+    pub tell: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { inline_wait: Duration::from_secs(15), lookahead: 1, max_attempts: 5, max_throttles: 20, tell: false }
+    }
+}
+
+/// How often a store that fails is asked again to move a cursor.
+pub(super) const MAX_ADVANCE_RETRIES: u32 = 3;
+
+/// How a store that does not answer is asked again.
+pub(super) const STORE_RETRY: retry::Policy = retry::Policy {
+    max_attempts: u32::MAX,
+    min_delay_ms: 50,
+    max_delay_ms: 5_000,
+    multiplier_percent: 200,
+    jitter_percent: 20,
+};

@@ -1,0 +1,96 @@
+//! Where a param says how much is read.
+
+use super::*;
+
+const POLL: &str = r#"{"params":{"limit":"3"}}"#;
+
+fn limited() -> paging::Rule {
+    paging::Rule { limit_param: Some("limit".into()), limit_max_param: Some("limit_max".into()), ..tokens() }
+}
+
+fn polling(params: &str) -> (Driver, Vec<Want>) {
+    let lease = Lease { source: Some(crate::id::SourceId(1)), window: None, params: params.into(), ..lease() };
+    Driver::prepared(lease, (*policy(limited())).clone(), None)
+}
+
+fn done(inserted: u32, skipped: u32) -> Got {
+    let stats = crate::tx::BatchStats { items_count: inserted + skipped, inserted, skipped, ..Default::default() };
+    Got::Tx(Ok(Done::CommitBatch(BatchCommitted {
+        batch: BatchId(1),
+        stats,
+        replayed: false,
+        captured: Captured::None,
+    })))
+}
+
+fn keys(batch: &CommitBatch) -> Vec<&str> {
+    batch.records.iter().map(|record| record.key.as_str()).collect()
+}
+
+// covers: TWEET-24
+#[test]
+fn a_run_ends_at_the_limit_and_leaves_the_rest_of_the_page_out() {
+    let (mut driver, _) = polling(POLL);
+    driver.fetch();
+    assert_eq!(commit(&driver.on(page(1, Some("b")))).stats.items_count, 2);
+    driver.on(committed());
+    driver.fetch();
+    let last = commit(&driver.on(page(5, Some("c"))));
+    assert_eq!(keys(&last), ["5-5"], "two are wanted of four");
+    assert_eq!((last.stats.items_count, last.stats.skipped), (1, 0), "what is left out was not fetched");
+    let close = end(&driver.on(committed()));
+    assert_eq!((close.end.clone(), close.stats.req_count), (RunEnd::Succeeded, 2));
+}
+
+#[test]
+fn what_stands_on_every_page_counts_once() {
+    let (mut driver, _) = polling(POLL);
+    driver.fetch();
+    driver.on(page(1, Some("b")));
+    driver.on(committed());
+    driver.fetch();
+    let Got::Fetched(Ok(mut again)) = page(5, Some("c")) else { unreachable!() };
+    again.records.insert(0, record("1-1", at(1)));
+    again.facts.items = 3;
+    let last = commit(&driver.on(Got::Fetched(Ok(again))));
+    assert_eq!((keys(&last), last.stats.items_count), (vec!["5-5"], 1));
+}
+
+// covers: TWEET-20
+#[test]
+fn a_limit_that_is_no_number_is_refused_before_any_request() {
+    for (odd, why) in [("0", "from 1"), ("-1", "from 1"), ("many", "many"), ("", "from 1"), ("100001", "100000")] {
+        let (_, wants) = polling(&format!(r#"{{"params":{{"limit":"{odd}"}}}}"#));
+        let RunEnd::Failed { error } = &end(&wants).end else { panic!("{wants:?}") };
+        assert_eq!((error.code, error.level), (Code::InvalidInput, Level::L2));
+        assert!(error.message.contains("`limit`") && error.message.contains(why), "{error}");
+    }
+    let (mut driver, _) = polling(r#"{"params":{}}"#);
+    driver.fetch();
+    let wants = driver.on(page(1, Some("b")));
+    assert!(asks(&wants), "without a value there is no limit");
+}
+
+// covers: TWEET-93
+#[test]
+fn a_run_goes_on_while_all_is_new_up_to_the_most() {
+    let params = r#"{"params":{"limit":"2","limit_max":"5"}}"#;
+    let (mut driver, _) = polling(params);
+    driver.fetch();
+    let wants = driver.on(page(1, Some("b")));
+    assert!(!asks(&wants), "whether it goes on is not known before the page is stored");
+    assert!(asks(&driver.on(done(2, 0))));
+    driver.fetch();
+    driver.on(page(5, Some("c")));
+    assert!(asks(&driver.on(done(2, 0))));
+    driver.fetch();
+    let last = commit(&driver.on(page(9, Some("d"))));
+    assert_eq!(keys(&last), ["9-9"], "no more than the most");
+    assert_eq!(end(&driver.on(done(1, 0))).end, RunEnd::Succeeded);
+
+    let (mut driver, _) = polling(params);
+    driver.fetch();
+    driver.on(page(1, Some("b")));
+    let close = end(&driver.on(done(1, 1)));
+    assert_eq!((close.end.clone(), close.stats.req_count), (RunEnd::Succeeded, 1), "what is known was reached");
+}

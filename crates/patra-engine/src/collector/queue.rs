@@ -1,0 +1,285 @@
+//! Making polls of sources: of what is due, of one that somebody wants now, of many as one job.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use patra_core::port::source::{Source, SourceFilter};
+use patra_core::port::{CommandsExt as _, Store};
+use patra_core::source::Turns;
+use patra_core::state::{Operation, TriggerType};
+use patra_core::tweet::MAX_LIMIT;
+use patra_core::tx::{Busy, HurryPoll, NewPoll, NewScrape, Poll, TxError, UnfitPoll};
+use patra_core::{SourceId, TaskId, Ts, hash, params};
+
+use crate::compile::{Compiler, Frozen};
+use crate::credentials::credential_for;
+use crate::scrape;
+use crate::sources::{self, Target};
+
+/// Makes polls of sources.
+#[derive(Debug)]
+pub(super) struct Queue {
+    store: Arc<dyn Store>,
+    compiler: Compiler,
+    turns: Turns,
+    /// Types that were warned of (COLL-30).
+    warned: BTreeSet<String>,
+}
+
+impl Queue {
+    pub(super) fn new(store: Arc<dyn Store>) -> Queue {
+        Queue { store, compiler: Compiler::default(), turns: Turns::default(), warned: BTreeSet::new() }
+    }
+
+    /// Queues polls of these sources; of which the tasks, in their order.
+    pub(super) async fn add(
+        &mut self,
+        sources: &[Source],
+        trigger_type: TriggerType,
+        now: Ts,
+    ) -> Result<Vec<Option<TaskId>>, TxError> {
+        let (mut polls, mut snapshots) = (Vec::new(), BTreeMap::new());
+        let (mut places, mut unfit) = (Vec::new(), Vec::new());
+        let limits = limits(&*self.store, sources).await?;
+        for (place, source) in sources.iter().enumerate() {
+            if let Some(why) = &source.unsupported {
+                self.warn(&source.r#type, why);
+                continue;
+            }
+            match self.poll(source, limits.get(&source.id).copied(), trigger_type, now, &mut snapshots).await {
+                Ok(poll) => {
+                    places.push(place);
+                    polls.push(poll);
+                }
+                Err(Unfit::Store(error)) => return Err(error),
+                // Its config was checked when it was stored; what it names has gone since. That is a failure like any other
+                // (COLL-50), or else it would be due for ever and nobody would know why it brings nothing.
+                Err(Unfit::Refused(reason)) => {
+                    tracing::warn!(source = source.id.0, name = source.name, "cannot be polled: {reason}");
+                    unfit.push(UnfitPoll { source: source.id, poll_count: source.poll_count, reason });
+                }
+            }
+        }
+        let mut tasks = vec![None; sources.len()];
+        if !polls.is_empty() || !unfit.is_empty() {
+            let poll = Poll { polls, unfit, snapshots: snapshots.into_iter().collect(), job: None };
+            let queued = self.store.run(Arc::new(poll)).await?;
+            for (place, task) in places.into_iter().zip(queued.tasks) {
+                tasks[place] = task;
+            }
+        }
+        Ok(tasks)
+    }
+
+    async fn poll(
+        &mut self,
+        source: &Source,
+        limit: Option<u32>,
+        trigger_type: TriggerType,
+        now: Ts,
+        snapshots: &mut BTreeMap<String, String>,
+    ) -> Result<NewPoll, Unfit> {
+        let config: Value = serde_json::from_str(&source.config).map_err(|error| error.to_string())?;
+        let mut target = sources::target(&source.r#type, &config)?;
+        if let Some(limit) = limit {
+            target.params.insert("limit".to_owned(), limit.to_string());
+            if trigger_type == TriggerType::Schedule {
+                target.params.insert("limit_max".to_owned(), MAX_LIMIT.to_string());
+            }
+        }
+        let store = Arc::clone(&self.store);
+        // Reddit tells more to those who say who they are.
+        if target.endpoint_name == "reddit" {
+            let with_scores = Target { endpoint_name: "reddit_posts".to_owned(), ..target.clone() };
+            let frozen = self.compiler.endpoint(&*store, &with_scores).await?;
+            let credential =
+                credential_for(&*store, &with_scores.provenance_code, "reddit_posts", &frozen.snapshot.auth);
+            if credential.await.is_ok_and(|credential| credential.is_some()) {
+                target = with_scores;
+            }
+        }
+        let (frozen, resolved) = resolved(&mut self.compiler, &*store, &target).await?;
+        let snapshot = &frozen.snapshot;
+        let credential =
+            credential_for(&*store, &target.provenance_code, &target.endpoint_name, &snapshot.auth).await?;
+        let url = match &snapshot.http.url_param {
+            Some(param) => resolved.get(param).cloned().unwrap_or_default(),
+            None => snapshot.http.base_url.clone(),
+        };
+        // Where a key counts the requests, nobody is spared by asking one source at a time.
+        let host = match sources::is_of_tweets(&source.r#type) {
+            true => format!("{}#{}", target.provenance_code, source.id),
+            false => patra_spec::host_key(&url).trim_start_matches("host:").to_owned(),
+        };
+        let hash = &snapshot.spec_fingerprint;
+        snapshots.entry(hash.clone()).or_insert_with(|| frozen.body.clone());
+        let text = params::to_text(&resolved);
+        Ok(NewPoll {
+            source: source.id,
+            poll_count: source.poll_count,
+            trigger_type,
+            provenance_code: target.provenance_code,
+            endpoint_name: target.endpoint_name,
+            at: if trigger_type == TriggerType::Schedule { self.turns.take(&host, now) } else { now },
+            host,
+            snapshot_hash: hash.clone(),
+            credential,
+            expr_hash: hash::digest(&["poll", hash, &text]),
+            params: task_params(source, &text),
+            priority: Operation::Harvest.priority(),
+        })
+    }
+
+    fn warn(&mut self, r#type: &str, why: &str) {
+        if self.warned.insert(r#type.to_owned()) {
+            tracing::warn!(r#type, "sources of this type are skipped: {why}");
+        }
+    }
+}
+
+/// The endpoint of a target, and the params that it is asked with.
+async fn resolved(
+    compiler: &mut Compiler,
+    store: &dyn Store,
+    target: &Target,
+) -> Result<(Arc<Frozen>, params::Params), Unfit> {
+    let frozen = compiler.endpoint(store, target).await?;
+    if !frozen.snapshot.polled {
+        let place = format!("{}/{}", target.provenance_code, target.endpoint_name);
+        return Err(format!("{place} is not for sources: its manifest does not say `polled: true`").into());
+    }
+    let resolved = frozen.snapshot.resolve_params(&target.params).map_err(|fault| fault.message)?;
+    Ok((frozen, resolved))
+}
+
+/// Whether polls of a source with this config can be made: what it names must be there and take its params. The inner error is
+/// a sentence about what is wrong. Of what nobody fetches nothing is known.
+pub async fn check_source(store: &dyn Store, r#type: &str, config: &str) -> Result<Result<(), String>, TxError> {
+    let config: Value = serde_json::from_str(config).unwrap_or_default();
+    if sources::unsupported(r#type).is_some() {
+        return Ok(Ok(()));
+    }
+    let target = match sources::target(r#type, &config) {
+        Ok(target) => target,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    match resolved(&mut Compiler::default(), store, &target).await {
+        Ok(_) => Ok(Ok(())),
+        Err(Unfit::Refused(reason)) => Ok(Err(reason)),
+        Err(Unfit::Store(error)) => Err(error),
+    }
+}
+
+/// `ing_task.params`: what the templates read, and by what people know the source.
+fn task_params(source: &Source, params: &str) -> String {
+    let known = serde_json::json!({ "id": source.id, "name": source.name, "type": source.r#type });
+    format!("{{\"params\":{params},\"source\":{known}}}")
+}
+
+/// Why a source cannot be polled.
+pub(crate) enum Unfit {
+    Refused(String),
+    Store(TxError),
+}
+
+impl From<String> for Unfit {
+    fn from(reason: String) -> Unfit {
+        Unfit::Refused(reason)
+    }
+}
+
+impl From<patra_core::protocol::planner::NotCompiled> for Unfit {
+    fn from(error: patra_core::protocol::planner::NotCompiled) -> Unfit {
+        match error {
+            patra_core::protocol::planner::NotCompiled::Refused(reason) => Unfit::Refused(reason),
+            patra_core::protocol::planner::NotCompiled::Away(error) => Unfit::Store(error),
+        }
+    }
+}
+
+impl From<TxError> for Unfit {
+    fn from(error: TxError) -> Unfit {
+        Unfit::Store(error)
+    }
+}
+
+/// What came of the wish to poll a source now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Asked {
+    /// The poll that was queued, or hurried, or is under way.
+    Task(TaskId),
+    /// Nobody can fetch it, and why.
+    Skipped(String),
+    /// There is no such source, or it cannot be polled: a sentence about why.
+    Refused(String),
+}
+
+/// Queues a poll of one source at once, whatever its interval and also while it is paused (COLL-45).
+pub async fn poll_now(store: &Arc<dyn Store>, id: SourceId, by: TriggerType) -> Result<Asked, TxError> {
+    // Twice: a poll may end, or another may be queued, in between.
+    for _ in 0..2 {
+        let filter = SourceFilter { ids: Some(vec![id.0]), ..SourceFilter::default() };
+        let Some(source) = store.sources(filter).await?.pop() else {
+            return Ok(Asked::Refused(format!("there is no source {id}")));
+        };
+        let no_tweets = match sources::is_of_tweets(&source.r#type) {
+            true => scrape::not_configured(&**store).await?,
+            false => None,
+        };
+        if let Some(why) = sources::unsupported(&source.r#type).or(no_tweets) {
+            return Ok(Asked::Skipped(why));
+        }
+        if let Some(task) = store.run(HurryPoll { source: id }).await?.task {
+            return Ok(Asked::Task(task));
+        }
+        let mut queue = Queue::new(Arc::clone(store));
+        let (mut snapshots, now) = (BTreeMap::new(), Ts::from_secs(0));
+        let limits = limits(&**store, std::slice::from_ref(&source)).await?;
+        match queue.poll(&source, limits.get(&id).copied(), by, now, &mut snapshots).await {
+            Err(Unfit::Refused(reason)) => return Ok(Asked::Refused(reason)),
+            Err(Unfit::Store(error)) => return Err(error),
+            Ok(poll) => {
+                let snapshots = snapshots.into_iter().collect();
+                let poll = Poll { polls: vec![poll], unfit: Vec::new(), snapshots, job: None };
+                if let Some(task) = store.run(Arc::new(poll)).await?.tasks.into_iter().next().flatten() {
+                    return Ok(Asked::Task(task));
+                }
+            }
+        }
+    }
+    Ok(Asked::Refused(format!("source {id} is being changed; try again")))
+}
+
+/// How many tweets to ask for, by how earlier fetches went (TWEET-72).
+async fn limits(store: &dyn Store, sources: &[Source]) -> Result<BTreeMap<SourceId, u32>, TxError> {
+    let feeds: Vec<_> =
+        sources.iter().filter(|source| source.r#type == sources::TWITTER_FEED).map(|source| source.id).collect();
+    if feeds.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let known: BTreeMap<_, _> = store.fetch_stats(&feeds).await?.into_iter().collect();
+    Ok(feeds.into_iter().map(|id| (id, known.get(&id).copied().unwrap_or_default().limit())).collect())
+}
+
+/// Queues polls of these sources as one job, all or none; the inner value says who is at one of them already.
+pub(crate) async fn poll_job(
+    store: &Arc<dyn Store>,
+    sources: &[Source],
+    limit: Option<u32>,
+    trigger_type: TriggerType,
+    job: NewScrape,
+) -> Result<Option<Busy>, Unfit> {
+    let mut queue = Queue::new(Arc::clone(store));
+    let (mut snapshots, now) = (BTreeMap::new(), Ts::from_secs(0));
+    let limits = limits(&**store, sources).await?;
+    let mut polls = Vec::with_capacity(sources.len());
+    for source in sources {
+        let limit = limit.or(limits.get(&source.id).copied());
+        polls.push(queue.poll(source, limit, trigger_type, now, &mut snapshots).await?);
+    }
+    let snapshots = snapshots.into_iter().collect();
+    let poll = Poll { polls, unfit: Vec::new(), snapshots, job: Some(job) };
+    Ok(store.run(Arc::new(poll)).await?.busy)
+}

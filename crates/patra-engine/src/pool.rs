@@ -1,0 +1,299 @@
+//! The URL pool: URLs out of documents and out of what tasks brought, each stored once in a library.
+
+mod capture;
+mod chores;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use patra_connectors::links::{Finder, Link, Options, normalise};
+use patra_core::Ts;
+use patra_core::hash::content_hash;
+use patra_core::port::pool::{Document, DocumentFilter, EndedJob, JobFilter};
+use patra_core::port::{CommandsExt as _, Store};
+use patra_core::project::Library;
+use patra_core::tx::{AddUrls, FoundUrl, MAX_URLS, TxError, UrlSource};
+
+pub(crate) use capture::{Rules, capture};
+pub use capture::{capture_note, job_types};
+pub(crate) use chores::serve;
+pub use chores::{CAPTURE_TASKS, EXTRACT_DOCUMENTS, ask};
+
+/// Documents of one call: unasked, and at most (POOL-33).
+pub const DOCUMENTS: (u32, u32) = (500, 5_000);
+/// Tasks of one call: unasked, and at most (POOL-76).
+pub const TASKS: (u32, u32) = (100, 500);
+/// Distinct URLs of one call; what comes after them is left out, and the result says so.
+pub const MAX_CALL_URLS: usize = 1_000_000;
+/// Documents and items that are in memory at once.
+const AT_ONCE: u32 = 20;
+
+/// Which documents are searched, and where what is found goes.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Extract {
+    pub project_key: String,
+    pub library: Library,
+    pub doc_types: Vec<String>,
+    pub states: Vec<String>,
+    /// Exactly these.
+    pub document_ids: Option<Vec<i64>>,
+    pub limit: u32,
+    /// The documents' own addresses too (POOL-125).
+    pub include_uri: bool,
+}
+
+/// Which ended jobs are looked back at.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct LookBack {
+    pub project_key: String,
+    pub library: Library,
+    pub task_ids: Option<Vec<String>>,
+    pub job_type: Option<String>,
+    pub since: Option<Ts>,
+    pub limit: u32,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Documents or tasks.
+    pub scanned: u64,
+    /// Distinct normalised URLs.
+    pub extracted: u64,
+    pub new: u64,
+    /// Left out, for they are too long.
+    pub too_long: u64,
+    /// There were more URLs than one call takes.
+    pub partial: bool,
+}
+
+impl Tally {
+    /// As it is answered (POOL-36, POOL-78).
+    pub fn to_json(&self, scanned: &str, library: Library) -> Value {
+        let mut told = json!({
+            scanned: self.scanned, "urls_extracted": self.extracted, "urls_new": self.new,
+            "urls_duplicate": self.extracted - self.new, "scope": library.as_str(),
+        });
+        if self.too_long > 0 {
+            told["warnings"] = json!([format!("{} URLs were left out: they are too long", self.too_long)]);
+            told["urls_too_long"] = self.too_long.into();
+        }
+        if self.partial {
+            told["partial"] = true.into();
+        }
+        told
+    }
+}
+
+/// Why nothing was searched.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// They are not there, or not the project's: nothing was written.
+    #[error("{0:?} are not there")]
+    Missing(Vec<Value>),
+    #[error(transparent)]
+    Store(#[from] TxError),
+}
+
+/// Puts the URLs of documents into a library. Running it again changes nothing.
+pub async fn extract(store: &dyn Store, wish: &Extract) -> Result<Tally, Refused> {
+    let filter = DocumentFilter {
+        project_key: wish.project_key.clone(),
+        ids: wish.document_ids.clone(),
+        doc_types: wish.doc_types.clone(),
+        states: wish.states.clone(),
+        before: None,
+        limit: AT_ONCE,
+    };
+    if let Some(wanted) = &wish.document_ids {
+        let mut there = HashSet::new();
+        let mut page = filter.clone();
+        loop {
+            let found = store.documents(page.clone()).await?;
+            let Some(last) = found.last() else { break };
+            page.before = Some(last.id);
+            there.extend(found.iter().map(|document| document.id));
+        }
+        let missing: Vec<_> = wanted.iter().filter(|id| !there.contains(*id)).map(|id| json!(id)).collect();
+        if !missing.is_empty() {
+            return Err(Refused::Missing(missing));
+        }
+    }
+    let mut pour = Pour::new(store, &wish.project_key, wish.library, UrlSource::Document);
+    let mut page = filter;
+    while pour.tally.scanned < u64::from(wish.limit) && !pour.tally.partial {
+        page.limit = AT_ONCE.min(wish.limit - pour.tally.scanned as u32);
+        let found = store.documents(page.clone()).await?;
+        for document in &found {
+            let source_ref = json!({ "document_id": document.id }).to_string();
+            pour.add(&source_ref, |finder| search(document, wish.include_uri, finder)).await?;
+        }
+        match found.last() {
+            Some(last) => page.before = Some(last.id),
+            None => break,
+        }
+    }
+    Ok(pour.finish().await?)
+}
+
+/// What is searched of a document: `content` and `extracted_data`; of what was collected, the content and the record as it came.
+/// Its own address is no link of its own.
+fn search(document: &Document, include_uri: bool, finder: &mut Finder) -> Option<String> {
+    let fields: Value = serde_json::from_str(&document.fields).unwrap_or_default();
+    if let Some(content) = fields["content"].as_str() {
+        finder.text(content);
+    }
+    let own = fields["uri"].as_str().or(fields["url"].as_str()).and_then(|own| normalise(own, Options::default()).ok());
+    match document.kind.as_str() {
+        "document" => finder.value(&fields["extracted_data"]),
+        _ => finder.json(&document.payload),
+    }
+    match own {
+        Some(own) if include_uri => {
+            finder.text(&own.url);
+            None
+        }
+        own => own.map(|own| own.url),
+    }
+}
+
+/// Puts the URLs of ended jobs into a library: of their params, their results and the items they stored (POOL-82).
+pub async fn look_back(store: &dyn Store, wish: &LookBack) -> Result<Tally, Refused> {
+    let jobs = store
+        .ended_jobs(JobFilter {
+            project_key: wish.project_key.clone(),
+            public_ids: wish.task_ids.clone(),
+            job_type: wish.job_type.clone(),
+            since: wish.since,
+            limit: wish.limit,
+        })
+        .await?;
+    if let Some(wanted) = &wish.task_ids {
+        // Given filters all have to match: one that is there and does not is no mistake.
+        let known = store
+            .ended_jobs(JobFilter {
+                project_key: wish.project_key.clone(),
+                public_ids: Some(wanted.clone()),
+                limit: u32::try_from(wanted.len()).unwrap_or(u32::MAX),
+                ..JobFilter::default()
+            })
+            .await?;
+        let is_there = |id: &&String| known.iter().any(|job| job.public_id == **id);
+        let missing: Vec<_> = wanted.iter().filter(|id| !is_there(id)).map(|id| json!(id)).collect();
+        if !missing.is_empty() {
+            return Err(Refused::Missing(missing));
+        }
+    }
+    let mut pour = Pour::new(store, &wish.project_key, wish.library, UrlSource::Task);
+    for job in &jobs {
+        pour_job(store, job, &mut pour).await?;
+        if pour.tally.partial {
+            break;
+        }
+    }
+    Ok(pour.finish().await?)
+}
+
+async fn pour_job(store: &dyn Store, job: &EndedJob, pour: &mut Pour<'_>) -> Result<(), TxError> {
+    let source_ref = json!({ "task_id": job.public_id, "job_type": job.job_type }).to_string();
+    pour.add(&source_ref, |finder| {
+        finder.json(&job.params);
+        if let Some(result) = &job.result {
+            finder.json(result);
+        }
+        None
+    })
+    .await?;
+    let mut after = 0;
+    while !pour.tally.partial {
+        let items = store.items_of_job(job.instance, after, AT_ONCE).await?;
+        let Some((last, ..)) = items.last() else { return Ok(()) };
+        after = *last;
+        for (_, fields, payload) in &items {
+            pour.search(&source_ref, |finder| {
+                finder.json(fields);
+                finder.json(payload);
+                None
+            })
+            .await?;
+        }
+    }
+    Ok(())
+}
+
+/// Pours what is found into a library, a transaction's worth at a time.
+struct Pour<'a> {
+    store: &'a dyn Store,
+    library: Library,
+    project_key: &'a str,
+    source: UrlSource,
+    /// Hashes of what was found in this call.
+    seen: HashSet<[u8; 16]>,
+    waiting: Vec<FoundUrl>,
+    tally: Tally,
+}
+
+impl<'a> Pour<'a> {
+    fn new(store: &'a dyn Store, project_key: &'a str, library: Library, source: UrlSource) -> Pour<'a> {
+        let (seen, waiting, tally) = (HashSet::new(), Vec::new(), Tally::default());
+        Pour { store, library, project_key, source, seen, waiting, tally }
+    }
+
+    /// One document or task.
+    async fn add(
+        &mut self,
+        source_ref: &str,
+        search: impl FnOnce(&mut Finder) -> Option<String>,
+    ) -> Result<(), TxError> {
+        self.tally.scanned += 1;
+        self.search(source_ref, search).await
+    }
+
+    /// What `search` finds, but for the one URL that it names.
+    async fn search(
+        &mut self,
+        source_ref: &str,
+        search: impl FnOnce(&mut Finder) -> Option<String>,
+    ) -> Result<(), TxError> {
+        let mut finder = Finder::new(Options::default());
+        let own = search(&mut finder);
+        let found = finder.finish();
+        self.tally.too_long += found.too_long as u64;
+        self.tally.partial |= found.partial;
+        for Link { url, domain } in found.links {
+            if own.as_ref() == Some(&url) || self.seen.contains(&content_hash(url.as_bytes())) {
+                continue;
+            }
+            if self.seen.len() >= MAX_CALL_URLS {
+                self.tally.partial = true;
+                break;
+            }
+            self.seen.insert(content_hash(url.as_bytes()));
+            self.waiting.push(FoundUrl { url, domain, source_ref: source_ref.to_owned() });
+            if self.waiting.len() == MAX_URLS {
+                self.flush().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<(), TxError> {
+        let urls = std::mem::take(&mut self.waiting);
+        if urls.is_empty() {
+            return Ok(());
+        }
+        let (library, source) = (self.library, self.source);
+        let add = AddUrls { library, project_key: self.project_key.to_owned(), source, urls };
+        self.tally.new += u64::from(self.store.run(Arc::new(add)).await?.new);
+        Ok(())
+    }
+
+    async fn finish(mut self) -> Result<Tally, TxError> {
+        self.flush().await?;
+        self.tally.extracted = self.seen.len() as u64;
+        Ok(self.tally)
+    }
+}

@@ -1,0 +1,121 @@
+//! URLs of running tasks: which job types somebody wants, and what a page has of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use patra_connectors::links::{Finder, Options};
+use patra_core::Ts;
+use patra_core::port::Store;
+use patra_core::port::pool::CaptureRule;
+use patra_core::project::Library;
+use patra_core::protocol::run::Page;
+use patra_core::tx::{Capture, MAX_CAPTURED, TxError, WriteNote};
+
+use crate::shared::{Shared, lock};
+
+/// How long a change may take to be noticed: less than the minute of POOL-70.
+const LOOK_EVERY: Duration = Duration::from_secs(20);
+
+/// Who wants which URLs, as it was a moment ago.
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    known: Mutex<Known>,
+    /// Pages whose URLs could not be stored.
+    pub(crate) failures: Arc<AtomicU64>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    until: Option<Ts>,
+    /// By project and job type.
+    wanted: BTreeMap<(String, String), Library>,
+}
+
+impl Rules {
+    /// The URLs of a page are lost to the pool, and only to it; looking back finds them again.
+    pub(crate) fn failed(&self, job_type: &str, error: &str) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(job_type, error, "the URLs of a page could not be captured; `patra pool look-back` finds them");
+    }
+
+    /// Where URLs of this job type go, if anywhere.
+    pub(crate) async fn library(
+        &self,
+        store: &dyn Store,
+        now: Ts,
+        project_key: &str,
+        job_type: &str,
+    ) -> Result<Option<Library>, TxError> {
+        let is_old = lock(&self.known).until.is_none_or(|until| until <= now);
+        if is_old {
+            let rules = store.capture_rules(None).await?;
+            let wanted = rules.into_iter().filter(|rule| rule.enabled).map(wanted).collect();
+            *lock(&self.known) = Known { until: Some(now + LOOK_EVERY), wanted };
+        }
+        let key = (project_key.to_owned(), job_type.to_owned());
+        Ok(lock(&self.known).wanted.get(&key).copied())
+    }
+}
+
+fn wanted(rule: CaptureRule) -> ((String, String), Library) {
+    ((rule.project_key, rule.job_type), rule.library)
+}
+
+/// Every job type that there is: what the ledger has seen, and what can be asked for.
+pub async fn job_types(
+    store: &dyn Store,
+    connectors: impl IntoIterator<Item = String>,
+) -> Result<BTreeSet<String>, TxError> {
+    let mut known: BTreeSet<_> = store.job_types().await?.into_iter().collect();
+    known.extend(connectors);
+    known.extend(patra_core::source::TYPES.iter().map(|(name, _)| (*name).to_owned()));
+    Ok(known)
+}
+
+/// Notes the URLs of a page on it, where somebody wants them. Whatever goes wrong here, the page is collected (POOL-88).
+pub(crate) async fn capture(shared: &Shared, project_key: &str, job_type: &str, page: &mut Page) {
+    let now = shared.ports.clock.steady();
+    let library = match shared.capture.library(&*shared.ports.store, now, project_key, job_type).await {
+        Ok(Some(library)) => library,
+        Ok(None) => return,
+        Err(error) => return shared.capture.failed(job_type, &error.to_string()),
+    };
+    let mut finder = Finder::new(Options::default());
+    for record in &page.records {
+        finder.json(&record.fields);
+        if let Ok(payload) = std::str::from_utf8(&record.payload) {
+            finder.json(payload);
+        }
+    }
+    for candidate in &page.candidates {
+        finder.text(&candidate.id);
+    }
+    page.capture = found(finder, library, job_type);
+}
+
+/// What a search found, as a transaction takes it; what is more than that is told of.
+fn found(finder: Finder, library: Library, job_type: &str) -> Option<Capture> {
+    let found = finder.finish();
+    let mut urls: Vec<_> = found.links.into_iter().map(|link| (link.url, link.domain)).collect();
+    if urls.len() > MAX_CAPTURED || found.partial {
+        let left_out = urls.len().saturating_sub(MAX_CAPTURED);
+        tracing::warn!(job_type, left_out, "a page holds more URLs than are captured of one");
+        urls.truncate(MAX_CAPTURED);
+    }
+    urls.sort();
+    (!urls.is_empty()).then(|| Capture { library, job_type: job_type.to_owned(), urls })
+}
+
+/// Notes the URLs of a note that is about to be written, where its project wants them.
+pub async fn capture_note(store: &dyn Store, write: &mut WriteNote) -> Result<(), TxError> {
+    let rules = store.capture_rules(Some(&write.project_key)).await?;
+    if let Some(rule) = rules.into_iter().find(|rule| rule.enabled && rule.job_type == write.platform) {
+        let mut finder = Finder::new(Options::default());
+        finder.json(&write.note.payload);
+        finder.text(write.note.note_url.as_deref().unwrap_or_default());
+        write.capture = found(finder, rule.library, &rule.job_type);
+    }
+    Ok(())
+}

@@ -1,0 +1,363 @@
+//! Tweets of users, now: a job that polls one source for each of them. A user who is followed has a source of type
+//! `twitter_feed` already; for others one is made that is not collected by itself.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use patra_core::alert::{Rule, UPSTREAM_REFUSED, UPSTREAM_THROTTLES};
+use patra_core::port::pool::JobPoll;
+use patra_core::port::query::{Cell, Filter, Progress, Row, View};
+use patra_core::port::source::{Source, SourceFilter};
+use patra_core::port::{CommandsExt as _, Queries, Store};
+use patra_core::protocol::run::{Ended, Outcome};
+use patra_core::state::{TaskStatus, TriggerType};
+use patra_core::tx::{Busy, Cancel, Lease, NewScrape, SaveSources, Target, TxError};
+use patra_core::{Code, SourceId, Ts};
+
+use crate::shared::{Shared, lock};
+use crate::sources::{self, Said, TWITTER, TWITTER_FEED};
+use crate::{collector, events, keeper};
+
+/// The job's type in the ledger.
+pub const JOB_TYPE: &str = "tweet_scrape";
+/// Users of one job, at most.
+pub const MAX_USERS: usize = 1_000;
+
+/// What is to be scraped.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wish {
+    pub public_id: String,
+    pub project_key: String,
+    /// As [`patra_core::tweet::usernames`] gives them.
+    pub usernames: Vec<String>,
+    /// Tweets of each; by their statistics when nothing is said (TWEET-72).
+    pub limit: Option<u32>,
+    pub trigger_type: TriggerType,
+    pub request_id: Option<String>,
+}
+
+/// Why nothing was begun.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{0}")]
+    NotConfigured(String),
+    #[error("a scrape of {} is already running", usernames.join(", "))]
+    Conflict { public_id: String, usernames: Vec<String> },
+    #[error("{0}")]
+    Refused(String),
+    #[error(transparent)]
+    Store(#[from] TxError),
+}
+
+/// Why nothing can be asked of the far side, if so: a sentence that says what to do.
+pub async fn not_configured(queries: &dyn Queries) -> Result<Option<String>, TxError> {
+    let of = |status: &str| Filter {
+        provenance_code: Some(TWITTER.to_owned()),
+        status: Some(status.to_owned()),
+        limit: 1,
+        ..Filter::default()
+    };
+    if queries.list(View::Credentials, of("ACTIVE")).await?.is_empty() {
+        return Ok(Some(
+            "no API key for TwitterAPI.io is configured: set TWITTER_API_KEY, or `patra credential add`".to_owned(),
+        ));
+    }
+    Ok(None)
+}
+
+/// Queues one poll for each user, as one job.
+pub async fn begin(store: &Arc<dyn Store>, wish: &Wish) -> Result<(), Error> {
+    if let Some(why) = not_configured(&**store).await? {
+        return Err(Error::NotConfigured(why));
+    }
+    if let Some(hold) = stopped(&**store).await? {
+        return Err(Error::NotConfigured(format!(
+            "TwitterAPI.io is stopped: {hold}; put that right, then `patra resume source {TWITTER}`"
+        )));
+    }
+    // Twice: a poll may end, or begin, in between.
+    for _ in 0..2 {
+        let sources = feeds(&**store, wish).await?;
+        match collector::poll_job(store, &sources, wish.limit, wish.trigger_type, job(wish)).await {
+            Ok(None) => return Ok(()),
+            Ok(Some(Busy { public_id, sources: busy })) if !public_id.is_empty() => {
+                let name = |source: &Source| busy.contains(&source.id).then(|| username(&source.config)).flatten();
+                let usernames = sources.iter().filter_map(name).collect();
+                return Err(Error::Conflict { public_id, usernames });
+            }
+            Ok(Some(_)) => {}
+            Err(collector::Unfit::Refused(reason)) => return Err(Error::Refused(reason)),
+            Err(collector::Unfit::Store(error)) => return Err(error.into()),
+        }
+    }
+    Err(Error::Refused("the sources of these users are being changed; try again".to_owned()))
+}
+
+fn job(wish: &Wish) -> NewScrape {
+    NewScrape {
+        public_id: wish.public_id.clone(),
+        project_key: wish.project_key.clone(),
+        job_type: JOB_TYPE.to_owned(),
+        provenance_code: TWITTER.to_owned(),
+        endpoint_name: TWITTER_FEED.to_owned(),
+        params: json!({ "usernames": wish.usernames, "limit": wish.limit }).to_string(),
+        request_id: wish.request_id.clone(),
+    }
+}
+
+/// Why the connector is stopped, if it is: by a hold on it, or on every key that it has.
+async fn stopped(queries: &dyn Queries) -> Result<Option<String>, TxError> {
+    let active = Filter {
+        provenance_code: Some(TWITTER.to_owned()),
+        status: Some("ACTIVE".to_owned()),
+        limit: Filter::MAX_LIMIT,
+        ..Filter::default()
+    };
+    let keys: Vec<_> = queries
+        .list(View::Credentials, active)
+        .await?
+        .iter()
+        .filter_map(|row| View::Credentials.cell(row, "id")?.as_int())
+        .collect();
+    let holds = queries.list(View::Holds, Filter { limit: Filter::MAX_LIMIT, ..Filter::default() }).await?;
+    let cell = |row: &Row, column| View::Holds.cell(row, column).unwrap_or(Cell::Null);
+    let open: Vec<_> = holds
+        .iter()
+        .filter(|row| cell(row, "released_at") == Cell::Null && cell(row, "kind_code") != Cell::Text("ADVISORY".into()))
+        .collect();
+    let reason = |row: &Row| match cell(row, "reason") {
+        Cell::Text(reason) => reason,
+        _ => String::new(),
+    };
+    let is_ours = |row: &&&Row| {
+        let endpoint = cell(row, "endpoint_name");
+        cell(row, "provenance_code") == Cell::Text(TWITTER.to_owned())
+            && (endpoint == Cell::Null || endpoint == Cell::Text(TWITTER_FEED.to_owned()))
+    };
+    if let Some(row) = open.iter().find(is_ours) {
+        return Ok(Some(reason(row)));
+    }
+    let held = |id: &i64| open.iter().find(|row| cell(row, "credential_id") == Cell::Int(*id));
+    let reasons: Vec<_> = keys.iter().map_while(|id| held(id).map(|row| reason(row))).collect();
+    Ok(reasons.into_iter().next_back().filter(|_| keys.iter().all(|id| held(id).is_some())))
+}
+
+/// The sources of the users, in their order.
+async fn feeds(store: &dyn Store, wish: &Wish) -> Result<Vec<Source>, Error> {
+    let mut new = Vec::new();
+    for name in &wish.usernames {
+        let (name, config) = (Some(format!("@{name}")), json!({ "username": name }));
+        let said = Said { r#type: TWITTER_FEED.to_owned(), name, config, is_active: Some(false), ..Said::default() };
+        new.push(sources::checked(said).map_err(Error::Refused)?);
+    }
+    let save = SaveSources { project_key: wish.project_key.clone(), sources: new };
+    let saved = store.run(Arc::new(save)).await?.sources;
+    let ids: Vec<_> = saved.iter().map(|saved| saved.id.0).collect();
+    let found = store.sources(SourceFilter { ids: Some(ids.clone()), ..SourceFilter::default() }).await?;
+    let mut found: BTreeMap<_, _> = found.into_iter().map(|source| (source.id.0, source)).collect();
+    Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
+}
+
+fn username(config: &str) -> Option<String> {
+    let config: Value = serde_json::from_str(config).ok()?;
+    Some(config["username"].as_str()?.to_owned())
+}
+
+/// What became of a scrape so far (TWEET-108).
+#[derive(Clone, PartialEq, Debug)]
+pub struct Status {
+    pub task_id: String,
+    pub status: &'static str,
+    pub result: Option<Value>,
+    pub error: Option<Value>,
+    /// Users that are done with, of how many.
+    pub current: usize,
+    pub total: usize,
+    pub created_at: Ts,
+    pub updated_at: Ts,
+    /// Sums so far, for a progress bar.
+    pub fetched: u64,
+    pub new: u64,
+}
+
+impl Status {
+    pub fn is_finished(&self) -> bool {
+        self.result.is_some()
+    }
+
+    pub fn to_json(&self) -> Value {
+        let percentage = if self.total == 0 { 0.0 } else { self.current as f64 * 100.0 / self.total as f64 };
+        json!({
+            "task_id": self.task_id, "status": self.status, "result": self.result, "error": self.error,
+            "progress": {
+                "current": self.current, "total": self.total, "percentage": (percentage * 10.0).round() / 10.0,
+            },
+            "created_at": self.created_at, "updated_at": self.updated_at,
+        })
+    }
+}
+
+/// How a scrape is, if the project has one of this id.
+pub async fn status(store: &dyn Store, project: Option<&str>, public_id: &str) -> Result<Option<Status>, TxError> {
+    let Some(progress) = store.progress(public_id).await? else { return Ok(None) };
+    if progress.job_type != JOB_TYPE || project.is_some_and(|key| key != progress.project_key) {
+        return Ok(None);
+    }
+    let polls = store.polls_of_job(progress.instance.0).await?;
+    Ok(Some(told(public_id, &progress, &polls)))
+}
+
+fn told(public_id: &str, progress: &Progress, polls: &[JobPoll]) -> Status {
+    let ended = polls.iter().filter(|poll| poll.status.is_final());
+    let current = ended.clone().count();
+    let good = |poll: &&JobPoll| matches!(poll.status, TaskStatus::Succeeded | TaskStatus::Partial);
+    let successful = ended.clone().filter(good).count();
+    let has_begun = polls.iter().any(|poll| poll.status != TaskStatus::Queued);
+    let finished = current == polls.len();
+    let stop = polls.iter().find_map(stopping);
+    let status = match (finished, has_begun) {
+        (true, _) if successful > 0 && stop.is_none() => "completed",
+        (true, _) => "failed",
+        (false, true) => "running",
+        (false, false) => "pending",
+    };
+    let times = polls.iter().flat_map(|poll| [poll.started_at, poll.finished_at]).flatten();
+    let updated_at = times.max().unwrap_or(progress.created_at).max(progress.created_at);
+    let (fetched, new) = (polls.iter().map(fetched).sum(), polls.iter().map(|poll| poll.inserted).sum());
+    let result = finished.then(|| {
+        let users: Vec<_> = if stop.is_some() { Vec::new() } else { polls.iter().map(user).collect() };
+        let errors = |poll: &JobPoll| poll.rejected + u64::from(poll.status == TaskStatus::Failed);
+        let elapsed = updated_at.since(progress.created_at).as_secs_f64();
+        json!({
+            "total_users": polls.len(), "successful_users": successful, "failed_users": polls.len() - successful,
+            "total_tweets": fetched, "new_tweets": new, "skipped_tweets": fetched - new,
+            "total_errors": polls.iter().map(errors).sum::<u64>(),
+            "elapsed_seconds": (elapsed * 100.0).round() / 100.0, "users": users,
+        })
+    });
+    let error = (status == "failed").then(|| stop.unwrap_or_else(|| last_error(polls)));
+    Status {
+        task_id: public_id.to_owned(),
+        status,
+        result,
+        error,
+        current,
+        total: polls.len(),
+        created_at: progress.created_at,
+        updated_at,
+        fetched,
+        new,
+    }
+}
+
+fn fetched(poll: &JobPoll) -> u64 {
+    poll.inserted + poll.updated + poll.skipped
+}
+
+fn fault(poll: &JobPoll) -> Option<Value> {
+    serde_json::from_str(poll.error.as_deref()?).ok()
+}
+
+/// A refusal that concerns the key and not one user: it ends the whole scrape (TWEET-GAP-05).
+fn stopping(poll: &JobPoll) -> Option<Value> {
+    let fault = fault(poll)?;
+    let code = fault["code"].as_str()?;
+    let concerns_all = [Code::UpstreamAuthFailed, Code::QuotaExhausted].iter().any(|known| known.as_str() == code);
+    concerns_all.then(|| json!({ "code": code, "message": fault["message"], "retryable": false }))
+}
+
+fn last_error(polls: &[JobPoll]) -> Value {
+    if !polls.is_empty() && polls.iter().all(|poll| poll.status == TaskStatus::Cancelled) {
+        return json!({ "code": "CANCELLED", "message": "the scrape was cancelled", "retryable": true });
+    }
+    match polls.iter().filter_map(fault).next_back() {
+        Some(fault) => json!({ "code": fault["code"], "message": fault["message"], "retryable": true }),
+        None => json!({ "code": Code::InternalError, "message": "no user could be scraped", "retryable": true }),
+    }
+}
+
+fn user(poll: &JobPoll) -> Value {
+    let success = matches!(poll.status, TaskStatus::Succeeded | TaskStatus::Partial);
+    let params: Value = serde_json::from_str(&poll.params).unwrap_or_default();
+    let limit = params["params"]["limit"].as_str().and_then(|limit| limit.parse::<u32>().ok());
+    let code = match poll.status {
+        TaskStatus::Cancelled => Some(json!("CANCELLED")),
+        TaskStatus::Failed => fault(poll).map(|fault| fault["code"].clone()),
+        _ => None,
+    };
+    json!({
+        "username": username(&poll.config), "success": success, "limit": limit, "fetched": fetched(poll),
+        "new": poll.inserted, "skipped": poll.updated + poll.skipped,
+        "errors": poll.rejected + u64::from(poll.status == TaskStatus::Failed), "error_code": code,
+    })
+}
+
+/// Adds users to those who are followed (TWEET-97): a source each, if there is none.
+pub async fn follow(store: &dyn Store, project_key: &str, usernames: &[String]) -> Result<Vec<SourceId>, Error> {
+    let mut new = Vec::new();
+    for name in usernames {
+        let (name, config) = (Some(format!("@{name}")), json!({ "username": name }));
+        let said = Said { r#type: TWITTER_FEED.to_owned(), name, config, ..Said::default() };
+        new.push(sources::checked(said).map_err(Error::Refused)?);
+    }
+    let saved = store.run(Arc::new(SaveSources { project_key: project_key.to_owned(), sources: new })).await?;
+    Ok(saved.sources.iter().filter(|saved| !saved.existed).map(|saved| saved.id).collect())
+}
+
+/// What the end of a poll means beyond its source: a key that is refused, or a balance that is used up, ends the whole scrape
+/// and is told; so is a far side that still asks for silence after the last try (TWEET-29, 30, 33).
+pub(crate) async fn after(shared: &Shared, lease: &Lease, ended: &Ended) {
+    if lease.provenance_code != TWITTER || lease.source.is_none() {
+        return;
+    }
+    let done = match &ended.outcome {
+        Outcome::Closed(TaskStatus::Succeeded | TaskStatus::Partial, _) => told_of(shared, None).await,
+        Outcome::Closed(TaskStatus::Failed, Some(fault)) => match fault.code {
+            Code::UpstreamAuthFailed | Code::QuotaExhausted => {
+                let told = told_of(shared, Some(UPSTREAM_REFUSED)).await;
+                told.and(stop(&*shared.ports.store, lease, &fault.message).await)
+            }
+            Code::RateLimited => told_of(shared, Some(UPSTREAM_THROTTLES)).await,
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    };
+    if let Err(error) = done {
+        events::store_failed("scrape", "after", &error);
+    }
+}
+
+/// Raises an alert, or ends both of them. That all is well is written once, and not again by every success.
+async fn told_of(shared: &Shared, raised: Option<Rule>) -> Result<(), TxError> {
+    let (store, notifier) = (&*shared.ports.store, shared.options.keeper.notifier.as_deref());
+    for rule in [UPSTREAM_REFUSED, UPSTREAM_THROTTLES] {
+        let holds = raised == Some(rule);
+        let is_news = match holds {
+            true => {
+                lock(&shared.quiet).remove(rule.name);
+                true
+            }
+            false => raised.is_none() && lock(&shared.quiet).insert(rule.name),
+        };
+        if is_news {
+            keeper::judge(store, notifier, rule, TWITTER.to_owned(), holds, f64::from(u8::from(holds))).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Cancels what the job of a poll has left.
+async fn stop(store: &dyn Store, lease: &Lease, reason: &str) -> Result<(), TxError> {
+    let of = |id: i64| Filter { id: Some(id), limit: 1, ..Filter::default() };
+    let poll = store.list(View::Jobs, of(lease.lineage.instance.0)).await?;
+    let parent = poll.first().and_then(|row| View::Jobs.cell(row, "parent_id")).and_then(|id| id.as_int());
+    let Some(parent) = parent else { return Ok(()) };
+    let job = store.list(View::Jobs, of(parent)).await?;
+    if let Some(Cell::Text(public_id)) = job.first().and_then(|row| View::Jobs.cell(row, "public_id")) {
+        let (target, by) = (Target::Trigger(public_id), format!("task {}", lease.task));
+        store.run(Cancel { target, reason: reason.to_owned(), by }).await?;
+    }
+    Ok(())
+}

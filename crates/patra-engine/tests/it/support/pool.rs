@@ -1,0 +1,45 @@
+//! What a flaky store says of projects and the pool: what the one behind it says.
+
+use patra_core::SourceId;
+use patra_core::port::pool::{
+    CaptureRule, Document, DocumentFilter, EndedJob, JobFilter, JobItem, JobPoll, Project, StoredTweet, TweetFilter,
+    UrlFilter, UrlPage,
+};
+use patra_core::port::{Boxed, Pool};
+use patra_core::tweet::FetchStats;
+use patra_core::tx::TxError;
+
+use super::Flaky;
+
+impl Pool for Flaky {
+    fn projects(&self) -> Boxed<'_, Result<Vec<Project>, TxError>> {
+        self.store.projects()
+    }
+    fn pool_urls(&self, ask: UrlFilter) -> Boxed<'_, Result<UrlPage, TxError>> {
+        self.store.pool_urls(ask)
+    }
+    fn capture_rules(&self, project_key: Option<&str>) -> Boxed<'_, Result<Vec<CaptureRule>, TxError>> {
+        self.store.capture_rules(project_key)
+    }
+    fn documents(&self, ask: DocumentFilter) -> Boxed<'_, Result<Vec<Document>, TxError>> {
+        self.store.documents(ask)
+    }
+    fn ended_jobs(&self, ask: JobFilter) -> Boxed<'_, Result<Vec<EndedJob>, TxError>> {
+        self.store.ended_jobs(ask)
+    }
+    fn items_of_job(&self, instance: i64, after: i64, limit: u32) -> Boxed<'_, Result<Vec<JobItem>, TxError>> {
+        self.store.items_of_job(instance, after, limit)
+    }
+    fn polls_of_job(&self, instance: i64) -> Boxed<'_, Result<Vec<JobPoll>, TxError>> {
+        self.store.polls_of_job(instance)
+    }
+    fn fetch_stats(&self, sources: &[SourceId]) -> Boxed<'_, Result<Vec<(SourceId, FetchStats)>, TxError>> {
+        self.store.fetch_stats(sources)
+    }
+    fn tweets(&self, ask: TweetFilter) -> Boxed<'_, Result<Vec<StoredTweet>, TxError>> {
+        self.store.tweets(ask)
+    }
+    fn job_types(&self) -> Boxed<'_, Result<Vec<String>, TxError>> {
+        self.store.job_types()
+    }
+}

@@ -1,0 +1,115 @@
+//! One job that polls many sources: all of them, or none.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use patra_core::tx::{Busy, NewPoll, NewScrape, Poll, TxError};
+use patra_core::{SourceId, TaskId};
+
+use super::cancel::{self, Found};
+use super::source::Kept;
+use super::trigger::FIND;
+use crate::error::Fail;
+use crate::json::Json;
+use crate::pool::Session;
+use crate::time::Time;
+
+const TASKS: &str = "
+SELECT t.source_id, t.id
+FROM ing_schedule_instance i JOIN ing_task t ON t.schedule_instance_id = i.id
+WHERE i.parent_id = $1 AND t.source_id IS NOT NULL";
+
+/// Polls that wait for their turn, of no job. One that is locked is being claimed or cancelled: it is under way.
+const LOCK_WAITING: &str = "
+SELECT t.id, i.id, t.plan_id
+FROM ing_task t JOIN ing_schedule_instance i ON i.id = t.schedule_instance_id
+WHERE t.source_id = ANY ($1::bigint[]) AND t.status_code = 'QUEUED' AND i.parent_id IS NULL
+ORDER BY t.id
+FOR UPDATE OF t, i SKIP LOCKED";
+
+/// All others that have not ended, with the job that they are of.
+const OTHERS: &str = "
+SELECT t.source_id, coalesce(root.public_id, i.public_id)
+FROM ing_task t
+JOIN ing_schedule_instance i ON i.id = t.schedule_instance_id
+LEFT JOIN ing_schedule_instance root ON root.id = i.root_id
+WHERE t.source_id = ANY ($1::bigint[]) AND t.status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING')
+  AND t.id <> ALL ($2::bigint[])";
+
+const INSERT: &str = "
+INSERT INTO ing_schedule_instance (public_id, scheduler_code, scheduler_job_id, scheduler_log_id, trigger_type_code,
+  project_key, job_type, provenance_code, endpoint_name, operation_code, priority, params, overrides, status_code,
+  not_before, request_id, created_at)
+VALUES ($1, 'scrape', $1, $1, 'API', $2, $3, $4, $5, 'HARVEST', 0, $6, '{}', 'PLANNED', $8, $7, $8)
+ON CONFLICT (public_id) DO NOTHING
+RETURNING id";
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] = &[TASKS, LOCK_WAITING, OTHERS, INSERT];
+
+/// Whether a job can begin.
+pub(super) enum Begun {
+    /// Its trigger, which the polls are children of. Nothing stands in their way any more.
+    Now(i64),
+    /// It was there already, with these tasks.
+    Before(Vec<Option<TaskId>>),
+    Busy(Busy),
+}
+
+/// In the caller's transaction, which holds the sources.
+pub(super) async fn begin(
+    session: &Session,
+    op: &Poll,
+    job: &NewScrape,
+    kept: &HashMap<i64, Kept>,
+    now: Time,
+) -> Result<Begun, Fail> {
+    let [find, lock, others, insert] = session.prepare([FIND, LOCK_WAITING, OTHERS, INSERT]).await?;
+    if let Some(known) = session.opt(&find, &[&job.public_id]).await? {
+        return Ok(Begun::Before(tasks(session, op, known.try_get(0)?).await?));
+    }
+    let ids: Vec<_> = op.polls.iter().map(|poll| poll.source.0).collect();
+    let (mut waiting, mut replaced) = (Vec::<i64>::new(), Found::default());
+    for row in session.rows(&lock, &[&ids]).await? {
+        waiting.push(row.try_get(0)?);
+        replaced.triggers.push(row.try_get(1)?);
+        replaced.plans.push(row.try_get(2)?);
+    }
+    let mut at_it = BTreeMap::<i64, String>::new();
+    for row in session.rows(&others, &[&ids, &waiting]).await? {
+        at_it.insert(row.try_get(0)?, row.try_get(1)?);
+    }
+    if let Some(busy) = conflict(&op.polls, kept, &at_it) {
+        return Ok(Begun::Busy(busy));
+    }
+    if !waiting.is_empty() {
+        cancel::end(session, &job.instead_of(String::new()), &replaced, now).await?;
+    }
+    let NewScrape { public_id, project_key, job_type, provenance_code, endpoint_name, params, request_id } = job;
+    let params = Json(params.as_str());
+    let made = session
+        .opt(&insert, &[public_id, project_key, job_type, provenance_code, endpoint_name, &params, request_id, &now])
+        .await?;
+    // Somebody else was just begun under this name: asked again, it is known.
+    Ok(Begun::Now(made.ok_or(TxError::Busy)?.try_get(0)?))
+}
+
+async fn tasks(session: &Session, op: &Poll, job: i64) -> Result<Vec<Option<TaskId>>, Fail> {
+    let [tasks] = session.prepare([TASKS]).await?;
+    let mut found = HashMap::<i64, TaskId>::new();
+    for row in session.rows(&tasks, &[&job]).await? {
+        found.insert(row.try_get(0)?, TaskId(row.try_get(1)?));
+    }
+    Ok(op.polls.iter().map(|poll| found.get(&poll.source.0).copied()).collect())
+}
+
+fn conflict(polls: &[NewPoll], kept: &HashMap<i64, Kept>, at_it: &BTreeMap<i64, String>) -> Option<Busy> {
+    if let Some(public_id) = at_it.values().next() {
+        let sources = at_it.iter().filter(|(_, by)| *by == public_id).map(|(id, _)| SourceId(*id));
+        return Some(Busy { public_id: public_id.clone(), sources: sources.collect() });
+    }
+    let as_seen = |poll: &&NewPoll| kept.get(&poll.source.0).is_some_and(|kept| kept.poll_count == poll.poll_count);
+    let changed: HashSet<_> = polls.iter().filter(|poll| !as_seen(poll)).map(|poll| poll.source).collect();
+    let mut sources: Vec<_> = changed.into_iter().collect();
+    sources.sort_unstable();
+    (!sources.is_empty()).then(|| Busy { public_id: String::new(), sources })
+}

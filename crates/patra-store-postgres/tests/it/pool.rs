@@ -1,0 +1,168 @@
+//! The URL pool on a server: counts that hold whoever writes at the same time, captures that fail alone, views that can be read.
+
+use std::sync::Arc;
+
+use patra_core::crawl::Tried;
+use patra_core::port::Pool as _;
+use patra_core::port::pool::{DocumentFilter, TweetFilter, UrlFilter};
+use patra_core::project::{Library, Sight};
+use patra_core::tx::{AddUrls, Capture, Captured, CreateProject, FoundUrl, NewNote, PutDocument, UrlSource, WriteNote};
+use patra_store_postgres::{Options, PostgresStore};
+
+use crate::support::{Schema, run};
+
+fn urls(library: Library, project: &str, numbers: impl Iterator<Item = u32>) -> Arc<AddUrls> {
+    let found = numbers.map(|number| FoundUrl {
+        url: format!("https://example.com/{number}"),
+        domain: "example.com".into(),
+        source_ref: r#"{"document_id":1}"#.into(),
+    });
+    Arc::new(AddUrls { library, project_key: project.into(), source: UrlSource::Document, urls: found.collect() })
+}
+
+async fn total(store: &PostgresStore, project: &str, sight: Sight) -> u64 {
+    let ask = UrlFilter { project_key: project.into(), sight, limit: 1, ..UrlFilter::default() };
+    store.pool_urls(ask).await.expect("a page").total
+}
+
+/// Everybody adds the same URLs at the same time, in another order: to two projects and to the shared library.
+// covers: POOL-59, POOL-109
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counts_hold_whoever_adds_the_same_urls_to_both_libraries_at_once() {
+    let Some(schema) = Schema::new() else { return };
+    let store = PostgresStore::open(Options { pool_size: 24, ..schema.options() }).await.expect("a store");
+    let libraries = [(Library::Shared, ""), (Library::Project, "a"), (Library::Project, "b")];
+    for round in 0..20_u32 {
+        let writers = (0..24_u32).map(|writer| {
+            let (library, project) = libraries[writer as usize % libraries.len()];
+            // Each leaves out some, and some are old.
+            let numbers =
+                (0..20).map(move |at| round * 15 + (at * 7 + writer) % 20).filter(move |n| n % 5 != writer % 5);
+            let (store, add) = (store.clone(), urls(library, project, numbers));
+            tokio::spawn(async move { run(&store, add).await.expect("URLs").new })
+        });
+        let writers: Vec<_> = writers.collect();
+        for writer in writers {
+            writer.await.expect("a writer");
+        }
+        let beside = schema.client().await;
+        for project in ["a", "b"] {
+            let count = "
+                SELECT count(DISTINCT url), count(DISTINCT url) FILTER (WHERE project_key = $1),
+                  count(DISTINCT url) FILTER (WHERE scope = 'shared')
+                FROM resource_pool_urls WHERE project_key IN ($1, '')";
+            let row = beside.query_one(count, &[&project]).await.expect("a count");
+            let told = [Sight::Effective, Sight::Project, Sight::Shared];
+            for (at, sight) in told.into_iter().enumerate() {
+                let counted = row.get::<_, i64>(at).cast_unsigned();
+                assert_eq!(total(&store, project, sight).await, counted, "round {round}, {project}, {sight:?}");
+            }
+        }
+    }
+}
+
+/// A note stands although its URLs could not be stored.
+// covers: POOL-88, POOL-AC-10
+#[tokio::test]
+async fn a_capture_that_fails_takes_nothing_with_it() {
+    let Some(schema) = Schema::new() else { return };
+    let store = schema.open().await;
+    let note = |id: &str| {
+        Arc::new(WriteNote {
+            project_key: "default".into(),
+            platform: "xhs".into(),
+            note: NewNote {
+                note_id: id.into(),
+                note_url: None,
+                fields: "{}".into(),
+                payload: "{}".into(),
+                content_hash: [0; 16],
+                published_at: None,
+            },
+            tried: Tried::default(),
+            capture: Some(Capture {
+                library: Library::Project,
+                job_type: "xhs".into(),
+                urls: vec![(format!("https://example.com/{id}"), "example.com".into())],
+            }),
+        })
+    };
+    let beside = schema.client().await;
+    let written = run(&store, note("a")).await.expect("a note");
+    assert_eq!(written.captured, Captured::Stored { new: 1 });
+    for (away, back) in [
+        ("ALTER TABLE resource_pool_urls RENAME TO gone", "ALTER TABLE gone RENAME TO resource_pool_urls"),
+        (
+            "ALTER TABLE resource_pool_count ADD CHECK (urls < 2)",
+            "ALTER TABLE resource_pool_count DROP CONSTRAINT resource_pool_count_urls_check",
+        ),
+    ] {
+        beside.batch_execute(away).await.expect("no pool");
+        let id = format!("b{}", away.len());
+        let written = run(&store, note(&id)).await.expect("a note without a pool");
+        assert_eq!((written.created, written.captured), (true, Captured::Failed));
+        beside.batch_execute(back).await.expect("a pool");
+        let stored = "SELECT count(*) FROM item_note WHERE note_id = $1";
+        assert_eq!(beside.query_one(stored, &[&id]).await.expect("a count").get::<_, i64>(0), 1);
+    }
+    assert_eq!(total(&store, "default", Sight::Project).await, 1);
+    let written = run(&store, note("c")).await.expect("a note");
+    assert_eq!(written.captured, Captured::Stored { new: 1 });
+    assert_eq!(total(&store, "default", Sight::Effective).await, 2);
+}
+
+/// JSON can name a character that no text of this database holds: it must not keep other items from being read.
+// covers: POOL-119, TWEET-136
+#[tokio::test]
+async fn views_can_be_read_whatever_the_items_hold() {
+    let Some(schema) = Schema::new() else { return };
+    let store = schema.open().await;
+    run(&store, CreateProject { project_key: "p".into(), name: "P".into() }).await.expect("a project");
+    for (uri, title) in [("https://a", r"a\u0000b"), ("https://b", r"c\\u0000")] {
+        let fields = format!(r#"{{"uri":"{uri}","title":"{title}","doc_type":"news","state":"CA"}}"#);
+        let document = PutDocument {
+            project_key: "p".into(),
+            uri: uri.into(),
+            payload: fields.clone(),
+            fields,
+            content_hash: [1; 16],
+        };
+        run(&store, Arc::new(document)).await.expect("a document");
+    }
+    let beside = schema.client().await;
+    let tweet = |id: i32, author: &str, fields: &str| {
+        format!(
+            "INSERT INTO item (project_key, provenance_code, dedup_scope, dedup_key, endpoint_name, kind, updated_at,
+               source_version, content_hash, fields, payload, run_id, batch_no, mapping_generation, refresh_checked_at,
+               created_at, stored_at, emptied_at)
+             VALUES ('p', 'x', 'tweet', '{id}', 'e', 'tweet', now(), 0, '', '{fields}', '', 0, 0, '', now(), now(), now(),
+               CASE WHEN '{author}' = '' THEN now() END)"
+        )
+    };
+    for (id, author, fields) in [
+        (1, "Ann", r#"{"tweet_id":"1","text":"x\u0000y","author_username":"Ann","media":[{"media_key":"m"}]}"#),
+        (2, "Bob", r#"{"tweet_id":"2","text":"z","author_username":"Bob"}"#),
+        (3, "", ""),
+    ] {
+        beside.batch_execute(&tweet(id, author, fields)).await.expect("a tweet");
+    }
+    let rows = beside.query("SELECT tweet_id, text, media::text FROM tweets ORDER BY tweet_id", &[]).await;
+    let rows: Vec<(String, String, Option<String>)> =
+        rows.expect("tweets").iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
+    assert_eq!(rows[0], ("1".into(), "x y".into(), Some(r#"[{"media_key":"m"}]"#.into())));
+    assert_eq!(rows[1..], [("2".to_owned(), "z".to_owned(), None)]);
+    let kinds = beside.query("SELECT doc_type, count(*) FROM documents GROUP BY 1 ORDER BY 1", &[]).await;
+    let kinds: Vec<(String, i64)> = kinds.expect("documents").iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!(kinds, [("news".to_owned(), 2), ("tweet".to_owned(), 2)]);
+    let ask = DocumentFilter {
+        project_key: "p".into(),
+        doc_types: vec!["news".into()],
+        states: vec!["CA".into()],
+        limit: 9,
+        ..DocumentFilter::default()
+    };
+    assert_eq!(store.documents(ask).await.expect("documents").len(), 2);
+    let ask = TweetFilter { author: Some("aNN".into()), limit: 9, ..TweetFilter::default() };
+    assert_eq!(store.tweets(ask).await.expect("tweets").len(), 1);
+    beside.query("SELECT * FROM scraper_fetch_stats", &[]).await.expect("statistics");
+}

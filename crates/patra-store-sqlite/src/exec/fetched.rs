@@ -1,0 +1,101 @@
+//! What a poll that went well has brought: counted, and told to the world outside.
+
+use patra_core::Ts;
+use patra_core::tweet::FetchStats;
+use patra_core::tx::{EndRun, PollEnd, TWEETS_COLLECTED};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::outbox;
+use crate::error::Result;
+use crate::sql::time;
+
+const SUM: &str = "
+SELECT coalesce(sum(inserted + updated + skipped), 0), coalesce(sum(inserted), 0)
+FROM ing_task_run_batch
+WHERE task_id = ?1 AND status_code = 'SUCCEEDED'";
+
+pub(crate) const READ_STATS: &str = "
+SELECT last_fetch_at, last_fetched_count, last_new_count, total_fetches, avg_new_rate, consecutive_empty_fetches
+FROM source_stats
+WHERE source_id = ?1";
+
+const WRITE_STATS: &str = "
+INSERT INTO source_stats
+  (source_id, last_fetch_at, last_fetched_count, last_new_count, total_fetches, avg_new_rate, consecutive_empty_fetches,
+   created_at, updated_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)
+ON CONFLICT (source_id) DO UPDATE
+SET last_fetch_at = excluded.last_fetch_at, last_fetched_count = excluded.last_fetched_count,
+  last_new_count = excluded.last_new_count, total_fetches = excluded.total_fetches, avg_new_rate = excluded.avg_new_rate,
+  consecutive_empty_fetches = excluded.consecutive_empty_fetches, updated_at = excluded.updated_at";
+
+const READ_JOB: &str = "
+SELECT made.project_key, coalesce(root.public_id, made.public_id)
+FROM ing_schedule_instance made LEFT JOIN ing_schedule_instance root ON root.id = made.root_id
+WHERE made.id = ?1";
+
+const READ_USERNAME: &str = "
+SELECT iif(json_type(config, '$.username') = 'text', json_extract(config, '$.username'), NULL) FROM source WHERE id = ?1";
+
+pub(crate) const READ_KEYS: &str = "
+SELECT dedup_key FROM item
+WHERE run_id IN (SELECT id FROM ing_task_run WHERE task_id = ?1)
+ORDER BY dedup_key";
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] = &[SUM, READ_STATS, WRITE_STATS, READ_JOB, READ_USERNAME, READ_KEYS];
+
+pub(super) fn count_and_tell(db: &Connection, op: &EndRun, poll: &PollEnd, now: Ts) -> Result<()> {
+    if !poll.counted && !poll.tell {
+        return Ok(());
+    }
+    let task = op.lease.task.0;
+    let (fetched, new): (i64, i64) = db.prepare_cached(SUM)?.query_row([task], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    if poll.counted {
+        let count = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
+        write(db, poll.source.0, count(fetched), count(new), now)?;
+    }
+    if poll.tell && new > 0 {
+        tell(db, op, poll, now)?;
+    }
+    Ok(())
+}
+
+fn write(db: &Connection, source: i64, fetched: u32, new: u32, now: Ts) -> Result<()> {
+    let before = db.prepare_cached(READ_STATS)?.query_row([source], |row| read_stats(row, 0)).optional()?;
+    let stats = before.unwrap_or_default().after(fetched, new, now);
+    db.prepare_cached(WRITE_STATS)?.execute(params![
+        source,
+        stats.last_fetch_at.micros(),
+        stats.last_fetched_count,
+        stats.last_new_count,
+        stats.total_fetches,
+        stats.avg_new_rate,
+        stats.consecutive_empty_fetches,
+        now.micros(),
+    ])?;
+    Ok(())
+}
+
+/// Six columns, in the order of [`READ_STATS`].
+pub(crate) fn read_stats(row: &Row<'_>, at: usize) -> rusqlite::Result<FetchStats> {
+    Ok(FetchStats {
+        last_fetch_at: time(row, at)?,
+        last_fetched_count: row.get(at + 1)?,
+        last_new_count: row.get(at + 2)?,
+        total_fetches: row.get(at + 3)?,
+        avg_new_rate: row.get(at + 4)?,
+        consecutive_empty_fetches: row.get(at + 5)?,
+    })
+}
+
+fn tell(db: &Connection, op: &EndRun, poll: &PollEnd, now: Ts) -> Result<()> {
+    let (project_key, job): (String, String) =
+        db.prepare_cached(READ_JOB)?.query_row([op.lineage.instance.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let username: Option<String> = db.prepare_cached(READ_USERNAME)?.query_row([poll.source.0], |row| row.get(0))?;
+    let keys: Vec<String> = db
+        .prepare_cached(READ_KEYS)?
+        .query_map([op.lease.task.0], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    outbox::put(db, &project_key, TWEETS_COLLECTED, &poll.event(&job, username.as_deref(), &keys), now)
+}

@@ -1,0 +1,99 @@
+//! Jobs that poll many sources: all of them, or none when somebody is at one.
+
+use patra_core::state::TaskStatus;
+use patra_core::tx::{Busy, NewPoll, NewScrape};
+use patra_core::{InstanceId, SourceId, TaskId, Ts};
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::{cancel, trigger};
+use crate::error::Result;
+use crate::sql::word;
+
+const READ_TASK: &str = "
+SELECT task.id FROM ing_schedule_instance made JOIN ing_task task ON task.schedule_instance_id = made.id
+WHERE made.root_id = ?1 AND task.source_id = ?2
+ORDER BY task.id DESC
+LIMIT 1";
+
+const AS_SEEN: &str = "SELECT 1 FROM source WHERE id = ?1 AND is_deleted = 0 AND poll_count = ?2";
+
+// The poll of a source that has not ended, its trigger, and the job that it is of.
+const READ_OPEN: &str = "
+SELECT task.status_code, made.public_id, root.public_id
+FROM ing_task task
+JOIN ing_schedule_instance made ON made.id = task.schedule_instance_id
+LEFT JOIN ing_schedule_instance root ON root.id = made.root_id
+WHERE task.source_id = ?1 AND task.status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING')";
+
+const INSERT: &str = "
+INSERT INTO ing_schedule_instance
+  (public_id, scheduler_code, scheduler_job_id, scheduler_log_id, trigger_type_code, project_key, job_type,
+   provenance_code, endpoint_name, operation_code, priority, params, overrides, status_code, not_before, request_id,
+   created_at)
+VALUES (?1, 'scrape', ?1, ?1, 'API', ?2, ?3, ?4, ?5, 'HARVEST', 0, ?6, '{}', 'PLANNED', ?8, ?7, ?8)
+RETURNING id";
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] = &[READ_TASK, AS_SEEN, READ_OPEN, INSERT];
+
+/// What became of beginning a job.
+pub(super) enum Begun {
+    Now(InstanceId),
+    /// It was begun before, with these tasks.
+    Before(Vec<Option<TaskId>>),
+    Not(Busy),
+}
+
+pub(super) fn begin(db: &Connection, job: &NewScrape, polls: &[NewPoll], now: Ts) -> Result<Begun> {
+    let known: Option<i64> =
+        db.prepare_cached(trigger::READ_ID)?.query_row([&job.public_id], |row| row.get(0)).optional()?;
+    if let Some(root) = known {
+        let task = |poll: &NewPoll| -> Result<Option<TaskId>> {
+            let mut statement = db.prepare_cached(READ_TASK)?;
+            Ok(statement.query_row([root, poll.source.0], |row| row.get(0).map(TaskId)).optional()?)
+        };
+        return Ok(Begun::Before(polls.iter().map(task).collect::<Result<_>>()?));
+    }
+    let (mut busy, mut changed, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+    for poll in polls {
+        match read_open(db, poll.source)? {
+            Some((TaskStatus::Queued, trigger, None)) => waiting.push(trigger),
+            Some((_, trigger, root)) => busy.push((poll.source, root.unwrap_or(trigger))),
+            None => {}
+        }
+        if !db.prepare_cached(AS_SEEN)?.exists([poll.source.0, poll.poll_count])? {
+            changed.push((poll.source, String::new()));
+        }
+    }
+    if let Some(busy) = name(busy).or_else(|| name(changed)) {
+        return Ok(Begun::Not(busy));
+    }
+    for trigger in waiting {
+        cancel::cancel(db, &job.instead_of(trigger), now)?;
+    }
+    let values = params![
+        job.public_id,
+        job.project_key,
+        job.job_type,
+        job.provenance_code,
+        job.endpoint_name,
+        job.params,
+        job.request_id,
+        now.micros(),
+    ];
+    Ok(Begun::Now(db.prepare_cached(INSERT)?.query_row(values, |row| row.get(0).map(InstanceId))?))
+}
+
+/// Status, trigger and job.
+fn read_open(db: &Connection, source: SourceId) -> Result<Option<(TaskStatus, String, Option<String>)>> {
+    let mut statement = db.prepare_cached(READ_OPEN)?;
+    Ok(statement.query_row([source.0], |row| Ok((word(row, 0)?, row.get(1)?, row.get(2)?))).optional()?)
+}
+
+/// Whoever has the source with the smallest id, and all that it has.
+fn name(mut found: Vec<(SourceId, String)>) -> Option<Busy> {
+    found.sort_unstable();
+    let public_id = found.first()?.1.clone();
+    let sources = found.into_iter().filter(|(_, by)| *by == public_id).map(|(source, _)| source).collect();
+    Some(Busy { public_id, sources })
+}

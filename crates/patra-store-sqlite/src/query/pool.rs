@@ -1,0 +1,339 @@
+//! Projects, the URL pool, documents and tweets.
+
+use patra_core::port::pool::{
+    CaptureRule, Document, DocumentFilter, EndedJob, JobFilter, JobItem, JobPoll, PoolUrl, Project, StoredTweet,
+    TweetFilter, UrlFilter, UrlPage,
+};
+use patra_core::port::{Boxed, Pool};
+use patra_core::project::Sight;
+use patra_core::tweet::FetchStats;
+use patra_core::tx::{TxError, UrlSource};
+use patra_core::{SourceId, Ts};
+use rusqlite::{Connection, Row, params};
+
+use super::{all, job};
+use crate::SqliteStore;
+use crate::error::Result;
+use crate::exec::read_stats;
+use crate::reader::SqliteReader;
+use crate::sql::{count, time, word};
+
+const READ_PROJECTS: &str = "SELECT project_key, name, created_at FROM project ORDER BY project_key";
+
+/// What a filter leaves of one library.
+macro_rules! fits {
+    () => {
+        "(?2 IS NULL OR source = ?2) AND (?3 IS NULL OR instr(domain, ?3) > 0)"
+    };
+}
+
+/// What of the shared library a project does not have itself.
+macro_rules! uncovered {
+    () => {
+        "url.scope = 'shared' AND url.project_key = '' AND NOT EXISTS (
+  SELECT 1 FROM resource_pool_urls own WHERE own.scope = 'project' AND own.project_key = ?1 AND own.url = url.url)"
+    };
+}
+
+pub(crate) const READ_LIBRARY: &str = concat!(
+    "
+SELECT id, url, domain, source, source_ref, scope, created_at FROM resource_pool_urls
+WHERE scope = ?6 AND project_key = ?1 AND ",
+    fits!(),
+    "
+ORDER BY created_at DESC, id DESC
+LIMIT ?4 OFFSET ?5"
+);
+
+// Both are read by the index of the list and merged: a page costs what lies before its end.
+pub(crate) const READ_EFFECTIVE: &str = concat!(
+    "
+SELECT id, url, domain, source, source_ref, scope, created_at FROM resource_pool_urls
+WHERE scope = 'project' AND project_key = ?1 AND ",
+    fits!(),
+    "
+UNION ALL
+SELECT id, url, domain, source, source_ref, scope, created_at FROM resource_pool_urls url
+WHERE ",
+    uncovered!(),
+    " AND ",
+    fits!(),
+    "
+ORDER BY created_at DESC, id DESC
+LIMIT ?4 OFFSET ?5"
+);
+
+const COUNT_LIBRARY: &str = concat!(
+    "
+SELECT count(*) FROM resource_pool_urls
+WHERE scope = ?4 AND project_key = ?1 AND ",
+    fits!()
+);
+
+const COUNT_UNCOVERED: &str = concat!(
+    "
+SELECT count(*) FROM resource_pool_urls url
+WHERE ",
+    uncovered!(),
+    " AND ",
+    fits!()
+);
+
+const READ_COUNTS: &str = "
+SELECT coalesce(sum(urls), 0), coalesce(sum(covered), 0) FROM resource_pool_count WHERE scope = ?1 AND project_key = ?2";
+
+const READ_RULES: &str = "
+SELECT project_key, job_type, scope, enabled, updated_at FROM resource_pool_capture
+WHERE ?1 IS NULL OR project_key = ?1
+ORDER BY project_key, job_type";
+
+const READ_DOCUMENTS_BY_ID: &str = "
+SELECT id, fields, payload, kind FROM item
+WHERE id IN (SELECT value FROM json_each(?2)) AND +project_key = ?1 AND emptied_at IS NULL AND (?3 IS NULL OR id < ?3)
+ORDER BY id DESC
+LIMIT ?4";
+
+pub(crate) const READ_DOCUMENTS: &str = "
+SELECT id, fields, payload, kind FROM item INDEXED BY idx_item_project
+WHERE project_key = ?1 AND (?2 IS NULL OR id < ?2) AND emptied_at IS NULL
+  AND (?3 = '[]'
+    OR coalesce(json_extract(nullif(fields, ''), '$.doc_type'), kind) IN (SELECT value FROM json_each(?3)))
+  AND (?4 = '[]' OR json_extract(nullif(fields, ''), '$.state') IN (SELECT value FROM json_each(?4)))
+ORDER BY id DESC
+LIMIT ?5";
+
+const READ_FETCH_STATS: &str = "
+SELECT source_id, last_fetch_at, last_fetched_count, last_new_count, total_fetches, avg_new_rate, consecutive_empty_fetches
+FROM source_stats
+WHERE source_id IN (SELECT value FROM json_each(?1))
+ORDER BY source_id";
+
+pub(crate) const READ_TWEETS_OF: &str = "
+SELECT fields, created_at, stored_at FROM item INDEXED BY idx_tweets_author_created
+WHERE kind = 'tweet' AND lower(json_extract(nullif(fields, ''), '$.author_username')) = ?4
+  AND (?1 IS NULL OR project_key = ?1) AND (?2 IS NULL OR created_at >= ?2) AND emptied_at IS NULL
+ORDER BY updated_at DESC, id DESC
+LIMIT ?3";
+
+pub(crate) const READ_TWEETS_SINCE: &str = "
+SELECT fields, created_at, stored_at FROM item INDEXED BY idx_tweets_db_created_at
+WHERE kind = 'tweet' AND created_at >= ?2 AND (?1 IS NULL OR project_key = ?1) AND emptied_at IS NULL
+ORDER BY updated_at DESC, id DESC
+LIMIT ?3";
+
+pub(crate) const READ_TWEETS: &str = "
+SELECT fields, created_at, stored_at FROM item INDEXED BY idx_tweets_created
+WHERE kind = 'tweet' AND project_key = ?1 AND ?2 IS NULL AND emptied_at IS NULL
+ORDER BY updated_at DESC, id DESC
+LIMIT ?3";
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] = &[
+    READ_PROJECTS,
+    READ_LIBRARY,
+    READ_EFFECTIVE,
+    COUNT_LIBRARY,
+    COUNT_UNCOVERED,
+    READ_COUNTS,
+    READ_RULES,
+    READ_DOCUMENTS_BY_ID,
+    READ_DOCUMENTS,
+    READ_FETCH_STATS,
+    READ_TWEETS_OF,
+    READ_TWEETS_SINCE,
+    READ_TWEETS,
+];
+
+impl Pool for SqliteReader {
+    fn projects(&self) -> Boxed<'_, Result<Vec<Project>, TxError>> {
+        Box::pin(self.read(|db| all(db, READ_PROJECTS, params![], read_project)))
+    }
+
+    fn pool_urls(&self, ask: UrlFilter) -> Boxed<'_, Result<UrlPage, TxError>> {
+        Box::pin(self.read(move |db| urls(db, &ask)))
+    }
+
+    fn capture_rules(&self, project_key: Option<&str>) -> Boxed<'_, Result<Vec<CaptureRule>, TxError>> {
+        let project = project_key.map(str::to_owned);
+        Box::pin(self.read(move |db| all(db, READ_RULES, params![project], read_rule)))
+    }
+
+    fn documents(&self, ask: DocumentFilter) -> Boxed<'_, Result<Vec<Document>, TxError>> {
+        Box::pin(self.read(move |db| documents(db, &ask)))
+    }
+
+    fn ended_jobs(&self, ask: JobFilter) -> Boxed<'_, Result<Vec<EndedJob>, TxError>> {
+        Box::pin(self.read(move |db| job::ended(db, &ask)))
+    }
+
+    fn items_of_job(&self, instance: i64, after: i64, limit: u32) -> Boxed<'_, Result<Vec<JobItem>, TxError>> {
+        Box::pin(self.read(move |db| job::items(db, instance, after, limit)))
+    }
+
+    fn polls_of_job(&self, instance: i64) -> Boxed<'_, Result<Vec<JobPoll>, TxError>> {
+        Box::pin(self.read(move |db| job::polls(db, instance)))
+    }
+
+    fn fetch_stats(&self, sources: &[SourceId]) -> Boxed<'_, Result<Vec<(SourceId, FetchStats)>, TxError>> {
+        let sources = sources.to_vec();
+        Box::pin(self.read(move |db| {
+            let read = |row: &Row<'_>| Ok((SourceId(row.get(0)?), read_stats(row, 1)?));
+            all(db, READ_FETCH_STATS, params![serde_json::to_string(&sources)?], read)
+        }))
+    }
+
+    fn tweets(&self, ask: TweetFilter) -> Boxed<'_, Result<Vec<StoredTweet>, TxError>> {
+        Box::pin(self.read(move |db| tweets(db, &ask)))
+    }
+
+    fn job_types(&self) -> Boxed<'_, Result<Vec<String>, TxError>> {
+        Box::pin(self.read(job::types))
+    }
+}
+
+impl Pool for SqliteStore {
+    fn projects(&self) -> Boxed<'_, Result<Vec<Project>, TxError>> {
+        self.inner.reader.projects()
+    }
+
+    fn pool_urls(&self, ask: UrlFilter) -> Boxed<'_, Result<UrlPage, TxError>> {
+        self.inner.reader.pool_urls(ask)
+    }
+
+    fn capture_rules(&self, project_key: Option<&str>) -> Boxed<'_, Result<Vec<CaptureRule>, TxError>> {
+        self.inner.reader.capture_rules(project_key)
+    }
+
+    fn documents(&self, ask: DocumentFilter) -> Boxed<'_, Result<Vec<Document>, TxError>> {
+        self.inner.reader.documents(ask)
+    }
+
+    fn ended_jobs(&self, ask: JobFilter) -> Boxed<'_, Result<Vec<EndedJob>, TxError>> {
+        self.inner.reader.ended_jobs(ask)
+    }
+
+    fn items_of_job(&self, instance: i64, after: i64, limit: u32) -> Boxed<'_, Result<Vec<JobItem>, TxError>> {
+        self.inner.reader.items_of_job(instance, after, limit)
+    }
+
+    fn polls_of_job(&self, instance: i64) -> Boxed<'_, Result<Vec<JobPoll>, TxError>> {
+        self.inner.reader.polls_of_job(instance)
+    }
+
+    fn fetch_stats(&self, sources: &[SourceId]) -> Boxed<'_, Result<Vec<(SourceId, FetchStats)>, TxError>> {
+        self.inner.reader.fetch_stats(sources)
+    }
+
+    fn tweets(&self, ask: TweetFilter) -> Boxed<'_, Result<Vec<StoredTweet>, TxError>> {
+        self.inner.reader.tweets(ask)
+    }
+
+    fn job_types(&self) -> Boxed<'_, Result<Vec<String>, TxError>> {
+        self.inner.reader.job_types()
+    }
+}
+
+fn read_project(row: &Row<'_>) -> rusqlite::Result<Project> {
+    Ok(Project { project_key: row.get(0)?, name: row.get(1)?, created_at: time(row, 2)? })
+}
+
+fn urls(db: &Connection, ask: &UrlFilter) -> Result<UrlPage> {
+    // One snapshot for both: a page and its total must agree.
+    let snapshot = db.unchecked_transaction()?;
+    let (source, offset) = (ask.source.map(UrlSource::as_str), crate::sql::from_count(ask.offset));
+    let items = match ask.sight {
+        Sight::Effective => {
+            let values = params![ask.project_key, source, ask.domain, ask.limit, offset];
+            all(&snapshot, READ_EFFECTIVE, values, read_url)?
+        }
+        Sight::Project | Sight::Shared => {
+            let values = params![owner(ask), source, ask.domain, ask.limit, offset, ask.sight.as_str()];
+            all(&snapshot, READ_LIBRARY, values, read_url)?
+        }
+    };
+    let filtered = ask.source.is_some() || ask.domain.is_some();
+    let total = if filtered { count_filtered(&snapshot, ask)? } else { read_counts(&snapshot, ask)? };
+    Ok(UrlPage { items, total })
+}
+
+/// Whose the one library is that is asked for.
+fn owner(ask: &UrlFilter) -> &str {
+    if ask.sight == Sight::Shared { "" } else { &ask.project_key }
+}
+
+fn count_filtered(db: &Connection, ask: &UrlFilter) -> Result<u64> {
+    let source = ask.source.map(UrlSource::as_str);
+    let scope = if ask.sight == Sight::Shared { "shared" } else { "project" };
+    let values = params![owner(ask), source, ask.domain, scope];
+    let mut total = db.prepare_cached(COUNT_LIBRARY)?.query_row(values, |row| count(row, 0))?;
+    if ask.sight == Sight::Effective {
+        let values = params![ask.project_key, source, ask.domain];
+        total += db.prepare_cached(COUNT_UNCOVERED)?.query_row(values, |row| count(row, 0))?;
+    }
+    Ok(total)
+}
+
+fn read_counts(db: &Connection, ask: &UrlFilter) -> Result<u64> {
+    let read = |scope: &str, owner: &str| -> Result<(u64, u64)> {
+        let mut statement = db.prepare_cached(READ_COUNTS)?;
+        Ok(statement.query_row([scope, owner], |row| Ok((count(row, 0)?, count(row, 1)?)))?)
+    };
+    Ok(match ask.sight {
+        Sight::Shared => read("shared", "")?.0,
+        Sight::Project => read("project", &ask.project_key)?.0,
+        Sight::Effective => {
+            let (own, covered) = read("project", &ask.project_key)?;
+            (own + read("shared", "")?.0).saturating_sub(covered)
+        }
+    })
+}
+
+fn read_url(row: &Row<'_>) -> rusqlite::Result<PoolUrl> {
+    Ok(PoolUrl {
+        id: row.get(0)?,
+        url: row.get(1)?,
+        domain: row.get(2)?,
+        source: word(row, 3)?,
+        source_ref: row.get(4)?,
+        library: word(row, 5)?,
+        created_at: time(row, 6)?,
+    })
+}
+
+fn read_rule(row: &Row<'_>) -> rusqlite::Result<CaptureRule> {
+    Ok(CaptureRule {
+        project_key: row.get(0)?,
+        job_type: row.get(1)?,
+        library: word(row, 2)?,
+        enabled: row.get(3)?,
+        updated_at: time(row, 4)?,
+    })
+}
+
+fn documents(db: &Connection, ask: &DocumentFilter) -> Result<Vec<Document>> {
+    if let Some(ids) = &ask.ids {
+        let values = params![ask.project_key, serde_json::to_string(ids)?, ask.before, ask.limit];
+        return all(db, READ_DOCUMENTS_BY_ID, values, read_document);
+    }
+    let (types, states) = (serde_json::to_string(&ask.doc_types)?, serde_json::to_string(&ask.states)?);
+    all(db, READ_DOCUMENTS, params![ask.project_key, ask.before, types, states, ask.limit], read_document)
+}
+
+fn read_document(row: &Row<'_>) -> rusqlite::Result<Document> {
+    Ok(Document { id: row.get(0)?, fields: row.get(1)?, payload: row.get(2)?, kind: row.get(3)? })
+}
+
+fn tweets(db: &Connection, ask: &TweetFilter) -> Result<Vec<StoredTweet>> {
+    let (author, since) = (ask.author.as_ref().map(|author| author.to_lowercase()), ask.since.map(Ts::micros));
+    let (project, limit) = (&ask.project_key, ask.limit);
+    match (author, since, project) {
+        (Some(author), ..) => all(db, READ_TWEETS_OF, params![project, since, limit, author], read_tweet),
+        (None, None, Some(_)) => all(db, READ_TWEETS, params![project, since, limit], read_tweet),
+        // Without any condition, of all time.
+        (None, since, _) => all(db, READ_TWEETS_SINCE, params![project, since.unwrap_or(i64::MIN), limit], read_tweet),
+    }
+}
+
+fn read_tweet(row: &Row<'_>) -> rusqlite::Result<StoredTweet> {
+    Ok(StoredTweet { fields: row.get(0)?, db_created_at: time(row, 1)?, db_updated_at: time(row, 2)? })
+}

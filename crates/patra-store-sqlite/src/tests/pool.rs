@@ -1,0 +1,132 @@
+//! The pool, jobs and tweets: their statements use the indexes that were made for them, and their views have the columns that
+//! others read.
+
+use patra_core::project::Library;
+use patra_core::tx::UrlSource;
+
+use super::*;
+
+// covers: POOL-60, POOL-110, TWEET-133, TWEET-135
+#[test]
+fn a_page_of_the_pool_or_of_tweets_reads_no_more_than_it_shows() {
+    let db = migrated();
+    let check = |statement: &str, needed: &[&str], sorts: bool| {
+        let plan = plan(&db, statement);
+        for needed in needed {
+            assert!(plan.contains(needed), "{needed} is not in the plan of {statement}:\n{plan}");
+        }
+        assert_eq!(plan.contains("TEMP B-TREE"), sorts, "{statement}:\n{plan}");
+    };
+    let (list, url) =
+        ("USING INDEX idx_pool_list (scope=? AND project_key=?)", "uk_pool_url (scope=? AND project_key=? AND url=?)");
+    check(query::pool::READ_LIBRARY, &[list], false);
+    check(query::pool::READ_EFFECTIVE, &["MERGE (UNION ALL)", list, url], false);
+    check(exec::hot::IS_SHARED, &[url], false);
+    check(exec::hot::COVER, &["resource_pool_count USING PRIMARY KEY (scope=?)", url], false);
+    check(query::pool::READ_DOCUMENTS, &["USING INDEX idx_item_project (project_key=?)"], false);
+    // Those of one instant are put in order, and nothing else.
+    check(query::pool::READ_TWEETS_OF, &["idx_tweets_author_created (<expr>=?)"], true);
+    let last = plan(&db, query::pool::READ_TWEETS_OF);
+    assert!(last.contains("LAST TERM OF ORDER BY"), "{last}");
+    check(query::pool::READ_TWEETS, &["idx_tweets_created (project_key=?)"], false);
+    check(query::pool::READ_TWEETS_SINCE, &["idx_tweets_db_created_at (created_at>?)"], true);
+    check(query::job::READ_ITEMS, &["idx_item_run (run_id=? AND rowid>?)"], false);
+    check(query::job::READ_ENDED_OF_TYPE, &["idx_instance_job (project_key=? AND job_type=?)"], false);
+    check(query::job::NEXT_TYPE, &["COVERING INDEX idx_instance_job ((project_key,job_type)>(?,?))"], false);
+    check(exec::hot::TAKE_CHORE, &["idx_instance_chore"], false);
+    check(exec::hot::TAKE_EVENTS, &["idx_outbox_pending"], false);
+    check(exec::hot::FORGET_CHORES, &["idx_instance_finished (finished_at<?)"], false);
+    check(exec::hot::OLD_POLLS, &["idx_task_poll_ended (finished_at<?)"], false);
+    check(exec::hot::OLD_SCRAPES, &["idx_instance_scrape", "idx_instance_root (root_id=?)"], false);
+    check(exec::hot::READ_KEYS, &["idx_item_run (run_id=?)", "uk_run_attempt (task_id=?)"], true);
+}
+
+#[test]
+fn lists_of_a_project_are_read_from_the_newest_on() {
+    let db = migrated();
+    for view in View::ALL.iter().filter(|view| view.owner().is_some()) {
+        let statement = query::list_statement(*view, &[], true, true);
+        let plan = plan(&db, &statement);
+        assert!(!plan.contains("TEMP B-TREE"), "{statement}:\n{plan}");
+    }
+    let items = plan(&db, &query::list_statement(View::Items, &[], true, true));
+    assert!(items.contains("idx_item_project (project_key=? AND id<?)") || items.contains("rowid<?"), "{items}");
+}
+
+fn columns(db: &Connection, table: &str) -> Vec<String> {
+    let mut statement = db.prepare("SELECT name FROM pragma_table_info(?1) ORDER BY cid").unwrap();
+    statement.query_map([table], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
+// covers: TWEET-136, POOL-119
+#[test]
+fn views_have_the_columns_that_others_read() {
+    let db = migrated();
+    let check =
+        |view: &str, names: &str| assert_eq!(columns(&db, view), names.split(' ').collect::<Vec<_>>(), "{view}");
+    check(
+        "tweets",
+        "tweet_id text created_at author_username author_display_name referenced_tweet_id reference_type media \
+         referenced_tweet_text referenced_tweet_media referenced_tweet_author_username db_created_at db_updated_at",
+    );
+    check(
+        "scraper_fetch_stats",
+        "username last_fetch_at last_fetched_count last_new_count total_fetches avg_new_rate \
+         consecutive_empty_fetches created_at updated_at",
+    );
+    check("documents", "id project_key doc_type state title uri content extracted_data created_at");
+}
+
+// covers: TWEET-120, TWEET-123, TWEET-127, TWEET-131, TWEET-162, POOL-119
+#[test]
+fn an_item_reads_as_a_tweet_and_as_a_document() {
+    let db = migrated();
+    let item = "INSERT INTO item (project_key, provenance_code, dedup_scope, dedup_key, endpoint_name, kind, updated_at, \
+        source_version, content_hash, mapping_generation, refresh_checked_at, fields, payload, run_id, batch_no, created_at, \
+        stored_at, emptied_at) VALUES ('default', 'p', 's', ?1, 'e', ?2, 7, 0, x'00', '', 0, ?3, '{}', 1, 1, 8, 9, ?4)";
+    let nothing = None::<i64>;
+    let tweet = r#"{"text":"hi","author_username":"Ann","media":[{"type":"photo"}],"referenced_tweet_media":null}"#;
+    db.execute(item, rusqlite::params!["1", "tweet", tweet, nothing]).unwrap();
+    db.execute(item, rusqlite::params!["2", "article", "", nothing]).unwrap();
+    db.execute(item, rusqlite::params!["3", "tweet", "", 10]).unwrap();
+    let document = r#"{"doc_type":"policy","state":"CA","uri":"https://a.b/","extracted_data":{"a":[1]}}"#;
+    db.execute(item, rusqlite::params!["4", "document", document, nothing]).unwrap();
+    let row = db.query_row("SELECT * FROM tweets", (), |row| {
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(7)?, row.get(9)?, row.get(11)?, row.get(12)?))
+    });
+    let tweet: (String, String, i64, String, String, Option<String>, i64, i64) = row.unwrap();
+    let media = r#"[{"type":"photo"}]"#.to_owned();
+    assert_eq!(tweet, ("1".into(), "hi".into(), 7, "Ann".into(), media, None, 8, 9));
+    let mut statement = db.prepare("SELECT doc_type, state, extracted_data FROM documents ORDER BY id").unwrap();
+    type Shown = (String, Option<String>, Option<String>);
+    let rows = statement.query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+    let shown: Vec<Shown> = rows.map(Result::unwrap).collect();
+    let plain = |kind: &str| (kind.to_owned(), None, None);
+    let policy = ("policy".to_owned(), Some("CA".to_owned()), Some(r#"{"a":[1]}"#.to_owned()));
+    assert_eq!(shown, [plain("tweet"), plain("article"), policy]);
+}
+
+// covers: POOL-01, POOL-100, POOL-101, POOL-102, POOL-103, POOL-104, POOL-105, POOL-106, POOL-107, POOL-108, POOL-118
+#[test]
+fn the_table_of_urls_has_the_columns_and_words_of_the_pool() {
+    let db = migrated();
+    let names = ["id", "url", "domain", "source", "source_ref", "scope", "project_key", "created_at"];
+    assert_eq!(columns(&db, "resource_pool_urls"), names);
+    check_words(&db, "resource_pool_urls", "source", [UrlSource::Document, UrlSource::Task].map(UrlSource::as_str));
+    for table in ["resource_pool_urls", "resource_pool_capture", "resource_pool_count"] {
+        check_words(&db, table, "scope", [Library::Shared, Library::Project].map(Library::as_str));
+    }
+    check_words(&db, "outbox_event", "status_code", View::Outbox.statuses());
+    let insert = |url: &str, scope: &str, project: &str| {
+        let sql = "INSERT INTO resource_pool_urls (url, domain, source, source_ref, scope, project_key, created_at) \
+            VALUES (?1, 'a.b', 'task', '{}', ?2, ?3, 0)";
+        db.execute(sql, [url, scope, project]).map_err(|error| error.to_string())
+    };
+    assert_eq!(insert("u", "project", "one"), Ok(1));
+    assert_eq!(insert("u", "project", "two"), Ok(1));
+    assert_eq!(insert("u", "shared", ""), Ok(1));
+    for (scope, project) in [("project", "one"), ("shared", ""), ("project", ""), ("shared", "one")] {
+        let error = insert("u", scope, project).unwrap_err();
+        assert!(error.contains("constraint failed"), "{scope} {project}: {error}");
+    }
+}

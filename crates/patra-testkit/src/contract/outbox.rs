@@ -1,0 +1,129 @@
+//! Events for the world outside: told at least once, with patience.
+
+use std::time::Duration;
+
+use patra_core::port::query::{Cell, Filter, View};
+use patra_core::tx::{
+    EVENTS_KEPT, Event, EventsTaken, MAX_TELLS, SettleEvent, TWEETS_COLLECTED, TakeEvents, tell_again,
+};
+use serde_json::{Value, json};
+
+use super::concurrent::at_once;
+use super::scrape::{tweet, user};
+use super::source::PROJECT;
+use super::{Fixture, make};
+
+fn take(owner: &str, lease: Duration, limit: u32) -> TakeEvents {
+    TakeEvents { owner: owner.into(), lease, limit }
+}
+
+impl Fixture {
+    /// So many events, each of a user of its own.
+    pub(super) async fn events(&self, tag: &str, count: usize) {
+        let users: Vec<_> = (0..count).map(|no| user(&format!("{tag}{no}"))).collect();
+        for (no, id) in self.feeds(&users).await.into_iter().enumerate() {
+            self.tweeted(id, vec![tweet(&format!("{tag}-t{no}"), 1, "a")]).await;
+        }
+    }
+
+    async fn settle(&self, event: &Event, owner: &str, error: Option<&str>) {
+        self.ok(SettleEvent { id: event.id, owner: owner.into(), error: error.map(str::to_owned) }).await;
+    }
+
+    async fn statuses(&self) -> Vec<String> {
+        self.rows(View::Outbox).await.texts("status_code").into_iter().rev().collect()
+    }
+}
+
+// covers: MAP-C-22
+pub(super) async fn an_event_is_leased_told_and_over(fx: Fixture) {
+    let nothing = fx.ok(take("x", make::LONG, 10)).await;
+    assert_eq!((nothing.events, nothing.next), (vec![], None));
+    fx.events("u", 3).await;
+    let EventsTaken { events, next, now } = fx.ok(take("x", make::LONG, 2)).await;
+    assert_eq!(events.len(), 2);
+    assert!(next.is_some_and(|next| next <= now), "there is one more");
+    let Event { project_key, event_type, payload, tries, created_at, .. } = &events[0];
+    assert_eq!((&**project_key, &**event_type, *tries), (PROJECT, TWEETS_COLLECTED, 0));
+    let payload: Value = serde_json::from_str(payload).expect("JSON");
+    assert_eq!((&payload["username"], &payload["tweet_ids"]), (&json!("u0"), &json!(["u-t0"])));
+    let job = payload["job"].as_str().expect("a job");
+    assert_eq!(job, format!("source-{}-0", payload["source_id"]), "a poll of no job is its own");
+    assert!(*created_at <= now);
+    let rest = fx.ok(take("y", make::LONG, 10)).await;
+    assert_eq!(rest.events.len(), 1);
+    assert!(rest.events[0].id > events[1].id && events[1].id > events[0].id);
+    let none = fx.ok(take("y", make::LONG, 10)).await;
+    assert_eq!(none.events, []);
+    assert!(none.next.is_some_and(|next| next > none.now), "when the first lease ends");
+    fx.settle(&events[0], "x", None).await;
+    fx.settle(&events[1], "somebody else", None).await;
+    assert_eq!(fx.statuses().await, ["DELIVERED", "PENDING", "PENDING"]);
+    fx.settle(&events[0], "x", Some("too late")).await;
+    assert_eq!(fx.statuses().await, ["DELIVERED", "PENDING", "PENDING"]);
+    let ended = fx.cell(View::Outbox, events[0].id, "ended_at").await;
+    assert!(matches!(ended, Cell::Time(_)));
+    let own = Filter { project_key: Some(PROJECT.into()), status: Some("PENDING".into()), ..Filter::default() };
+    assert_eq!(fx.filtered(View::Outbox, own).await.len(), 2);
+}
+
+pub(super) async fn an_event_whose_teller_died_is_told_by_another(fx: Fixture) {
+    fx.events("u", 1).await;
+    let first = fx.ok(take("dead", make::SHORT, 10)).await.events.remove(0);
+    fx.pass(make::BEYOND).await;
+    let second = fx.ok(take("next", make::LONG, 10)).await.events.remove(0);
+    assert_eq!(second, first, "the same event under the same number");
+    fx.settle(&first, "dead", Some("no")).await;
+    assert_eq!(fx.rows(View::Outbox).await.column("tries"), [Cell::Int(0)]);
+    fx.settle(&second, "next", None).await;
+    assert_eq!(fx.statuses().await, ["DELIVERED"]);
+}
+
+pub(super) async fn an_event_that_nobody_takes_is_told_again_later_each_time_and_given_up(fx: Fixture) {
+    fx.events("u", 1).await;
+    let event = fx.ok(take("x", make::LONG, 10)).await.events.remove(0);
+    fx.settle(&event, "x", Some("status 500")).await;
+    let rows = fx.rows(View::Outbox).await;
+    assert_eq!((rows.column("tries"), rows.texts("last_error")), (vec![Cell::Int(1)], vec!["status 500".into()]));
+    let early = fx.ok(take("x", make::LONG, 10)).await;
+    assert_eq!(early.events, []);
+    let next = early.next.expect("a time");
+    assert!(next > early.now && next <= early.now + tell_again(1));
+    if fx.subject.is_real() {
+        return;
+    }
+    for failures in 2..=MAX_TELLS {
+        fx.pass(tell_again(failures - 1) - Duration::from_millis(1)).await;
+        assert_eq!(fx.ok(take("x", make::LONG, 10)).await.events, [], "after {failures}");
+        fx.pass(Duration::from_millis(1)).await;
+        let again = fx.ok(take("x", make::LONG, 10)).await.events.remove(0);
+        assert_eq!((again.id, again.tries), (event.id, failures - 1));
+        fx.settle(&again, "x", Some("status 500")).await;
+    }
+    assert_eq!(fx.statuses().await, ["FAILED"]);
+    assert_eq!(fx.rows(View::Outbox).await.column("tries"), [Cell::Int(i64::from(MAX_TELLS))]);
+    fx.pass(EVENTS_KEPT).await;
+    assert_eq!(fx.ok(take("x", make::LONG, 10)).await.next, None);
+    assert_eq!(fx.statuses().await, ["FAILED"], "it is kept for a while");
+    fx.pass(Duration::from_millis(1)).await;
+    fx.ok(take("x", make::LONG, 10)).await;
+    assert!(fx.rows(View::Outbox).await.is_empty());
+    // A number is never used again.
+    fx.events("later", 1).await;
+    let later = fx.ok(take("x", make::LONG, 10)).await.events.remove(0);
+    assert!(later.id > event.id, "{} after {}", later.id, event.id);
+}
+
+pub(super) async fn many_tellers_share_no_event(fx: Fixture) {
+    fx.events("u", 6).await;
+    let takes = (0..12).map(|no| take(&format!("t{no}"), make::LONG, 2)).collect();
+    let mut ids = Vec::new();
+    for answer in at_once(&fx, takes).await {
+        ids.extend(answer.expect("an answer").events.into_iter().map(|event| event.id));
+    }
+    ids.extend(fx.ok(take("last", make::LONG, 9)).await.events.into_iter().map(|event| event.id));
+    let all = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!((ids.len(), all), (6, 6));
+}

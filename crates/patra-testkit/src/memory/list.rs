@@ -1,0 +1,87 @@
+//! The tables as lists.
+
+use patra_core::port::query::{Cell, Filter, Owner, Row, View};
+use patra_core::tx::TxError;
+
+use super::{MemStore, place, view};
+
+impl MemStore {
+    /// Rows of one view, newest first.
+    pub fn list(&self, view: View, filter: &Filter) -> Result<Vec<Row>, TxError> {
+        let conditions = view.conditions(filter)?;
+        let column = |name| view.columns().iter().position(|column| column.name == name);
+        let conditions: Vec<_> =
+            conditions.into_iter().filter_map(|(name, cell)| Some((column(name)?, cell))).collect();
+        if filter.project_key.is_some() && view.owner().is_none() {
+            return Ok(Vec::new());
+        }
+        let mut rows = self.rows(view);
+        rows.retain(|row| {
+            let own = filter.project_key.as_deref().is_none_or(|project| self.is_of(view, row, project));
+            let older = filter.before_id.is_none_or(|before| matches!(row[0], Cell::Int(id) if id < before));
+            own && older && conditions.iter().all(|(at, cell)| row[*at] == *cell)
+        });
+        rows.reverse();
+        rows.truncate(filter.effective_limit() as usize);
+        Ok(rows)
+    }
+
+    /// Whether a row is of a project.
+    fn is_of(&self, view: View, row: &Row, project_key: &str) -> bool {
+        let id = |column: &str| view.cell(row, column).and_then(|cell| cell.as_int()).unwrap_or_default();
+        let owner = match view.owner() {
+            None => return false,
+            Some(Owner::Own) => return view.cell(row, "project_key") == Some(Cell::Text(project_key.to_owned())),
+            Some(Owner::Plan) => self.plans.get(place(id("plan_id"))).map(|plan| &plan.origin.project_key),
+            Some(Owner::Cursor) => self.cursors.get(place(id("cursor_id"))).map(|cursor| &cursor.name.project_key),
+        };
+        owner.is_some_and(|owner| owner == project_key)
+    }
+
+    /// All rows, by id.
+    fn rows(&self, view: View) -> Vec<Row> {
+        match view {
+            View::Provenances => self.provenances.iter().map(view::provenance).collect(),
+            View::Endpoints => self.endpoints.iter().map(view::endpoint).collect(),
+            View::Schedules => self.schedules.iter().map(view::schedule).collect(),
+            View::Jobs => {
+                let there = self.instances.iter().filter(|row| !self.forgotten.instances.contains(&row.id));
+                there.map(view::job).collect()
+            }
+            View::Plans => {
+                self.plans.iter().filter(|row| !self.forgotten.plans.contains(&row.id)).map(view::plan).collect()
+            }
+            View::Slices => {
+                self.slices.iter().filter(|row| !self.forgotten.slices.contains(&row.id)).map(view::slice).collect()
+            }
+            View::Tasks => {
+                self.tasks.iter().filter(|row| !self.forgotten.tasks.contains(&row.id)).map(view::task).collect()
+            }
+            View::Runs => {
+                let there = self.runs.iter().filter(|row| !self.forgotten.runs.contains(&row.id));
+                there.map(|row| view::run(row, &self.tasks[place(row.task.0)])).collect()
+            }
+            View::Batches => {
+                let in_ledger = self.batches.iter().filter(|row| !row.archived);
+                in_ledger.map(|row| view::batch(row, &self.tasks[place(row.task.0)])).collect()
+            }
+            View::Cursors => self.cursors.iter().map(view::cursor).collect(),
+            View::Events => {
+                let in_table = self.events.iter().filter(|row| !row.archived);
+                in_table.map(|row| view::event(row, &self.cursors[place(row.cursor.0)])).collect()
+            }
+            View::Items => self.items.iter().map(|row| view::item(row, &self.streams[row.stream])).collect(),
+            View::Quarantine => self.quarantine.iter().map(view::quarantined).collect(),
+            View::Candidates => self.candidates.iter().map(view::candidate).collect(),
+            View::Signals => self.signals.values().map(view::signal).collect(),
+            View::Holds => self.holds.values().map(view::hold).collect(),
+            View::Gates => self.gates.iter().zip(1..).map(view::gate).collect(),
+            View::Archive => self.archive.iter().map(view::archived).collect(),
+            View::Outbox => self.outbox.iter().map(view::outbox).collect(),
+            View::Exports => self.exports.iter().map(view::export).collect(),
+            View::Keys => self.keys.iter().map(view::key).collect(),
+            View::Credentials => self.credentials.iter().map(view::credential).collect(),
+            View::CredentialStates => self.credential_states.iter().map(view::credential_state).collect(),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Chores, and events for the world outside: what is leased without a plan.
+
+use std::sync::Arc;
+
+use patra_core::state::{Operation, TriggerStatus, TriggerType};
+use patra_core::tx::{
+    AskChore, CHORES, ChoreKept, ChoreTaken, EVENTS_KEPT, Event, EventSettled, EventsTaken, Fired, KeepChore,
+    MAX_TELLS, SettleEvent, TakeChore, TakeEvents, TxError, tell_again,
+};
+use patra_core::{Fence, InstanceId, Ts};
+use serde_json::json;
+
+use super::{Instance, MemStore, Origin, next_id, place};
+
+#[derive(Clone, Debug)]
+pub struct OutboxRow {
+    pub project_key: String,
+    pub event_type: String,
+    pub payload: String,
+    pub status: &'static str,
+    pub tries: u32,
+    pub last_error: Option<String>,
+    pub not_before: Ts,
+    /// Owner and end.
+    pub lease: Option<(String, Ts)>,
+    pub created_at: Ts,
+    pub ended_at: Option<Ts>,
+}
+
+impl OutboxRow {
+    fn is_pending(&self) -> bool {
+        self.ended_at.is_none()
+    }
+
+    /// When it may be taken.
+    fn free_at(&self) -> Ts {
+        self.lease.as_ref().map_or(self.not_before, |(_, until)| (*until).max(self.not_before))
+    }
+}
+
+impl Instance {
+    pub(super) fn is_chore(&self) -> bool {
+        self.origin.provenance_code == CHORES
+    }
+}
+
+impl MemStore {
+    pub(super) fn ask_chore(&mut self, now: Ts, op: &AskChore) -> Fired {
+        if let Some(instance) = self.index.instance_by_public_id.get(&op.public_id) {
+            return Fired { instance: *instance, existed: true };
+        }
+        let id = InstanceId(next_id(&self.instances));
+        self.index.instance_by_public_id.insert(op.public_id.clone(), id);
+        self.index.waiting.insert(id);
+        self.instances.push(Instance {
+            id,
+            public_id: op.public_id.clone(),
+            schedule: None,
+            source: None,
+            scrape: false,
+            job_type: op.job_type.clone(),
+            request_id: op.request_id.clone(),
+            result: None,
+            started_at: None,
+            finished_at: None,
+            trigger_type: TriggerType::Api,
+            origin: Arc::new(Origin {
+                project_key: op.project_key.clone(),
+                provenance_code: CHORES.into(),
+                endpoint_name: op.job_type.clone(),
+                operation: Operation::Harvest,
+            }),
+            reason: None,
+            activity: None,
+            window_from: None,
+            window_to: None,
+            priority: 0,
+            params: op.params.clone(),
+            overrides: "{}".into(),
+            parent: None,
+            root: None,
+            place: None,
+            status: TriggerStatus::Requested,
+            not_before: now,
+            lease: None,
+            fence: Fence(0),
+            remarks: None,
+            plans: Vec::new(),
+            created_at: now,
+        });
+        Fired { instance: id, existed: false }
+    }
+
+    pub(super) fn take_chore(&mut self, now: Ts, op: &TakeChore) -> Option<ChoreTaken> {
+        let free = |id: &&InstanceId| {
+            let row = &self.instances[place(id.0)];
+            row.is_chore() && row.lease.as_ref().is_none_or(|(_, until)| *until <= now)
+        };
+        let id = *self.index.waiting.iter().find(free)?;
+        let row = &mut self.instances[place(id.0)];
+        row.lease = Some((op.owner.clone(), now + op.lease));
+        row.fence.0 += 1;
+        row.started_at = row.started_at.or(Some(now));
+        Some(ChoreTaken {
+            instance: id,
+            fence: row.fence,
+            public_id: row.public_id.clone(),
+            project_key: row.origin.project_key.clone(),
+            job_type: row.job_type.clone(),
+            params: row.params.clone(),
+        })
+    }
+
+    pub(super) fn keep_chore(&mut self, now: Ts, op: &KeepChore) -> Result<ChoreKept, TxError> {
+        let row = self.leased_trigger(op.instance, op.fence)?;
+        if !row.is_chore() {
+            return Err(TxError::Fenced);
+        }
+        let status = match &op.done {
+            None => {
+                row.lease = row.lease.take().map(|(owner, _)| (owner, now + op.lease));
+                return Ok(ChoreKept);
+            }
+            Some(Ok(result)) => {
+                row.result = Some(result.clone());
+                TriggerStatus::Finished
+            }
+            Some(Err(error)) => {
+                row.remarks = Some(json!({ "error": error }).to_string());
+                TriggerStatus::Failed
+            }
+        };
+        row.finished_at = Some(now);
+        self.close_trigger(op.instance, status);
+        Ok(ChoreKept)
+    }
+
+    pub(super) fn put_event(&mut self, now: Ts, project_key: &str, event_type: &str, payload: String) {
+        self.index.event_ids += 1;
+        let row = OutboxRow {
+            project_key: project_key.to_owned(),
+            event_type: event_type.to_owned(),
+            payload,
+            status: "PENDING",
+            tries: 0,
+            last_error: None,
+            not_before: now,
+            lease: None,
+            created_at: now,
+            ended_at: None,
+        };
+        self.outbox.insert(self.index.event_ids, row);
+    }
+
+    pub(super) fn take_events(&mut self, now: Ts, op: &TakeEvents) -> EventsTaken {
+        self.outbox.retain(|_, row| row.ended_at.is_none_or(|at| at >= now - EVENTS_KEPT));
+        let free = self.outbox.iter_mut().filter(|(_, row)| row.is_pending() && row.free_at() <= now);
+        let mut events = Vec::new();
+        for (id, row) in free.take(op.limit as usize) {
+            row.lease = Some((op.owner.clone(), now + op.lease));
+            events.push(Event {
+                id: *id,
+                project_key: row.project_key.clone(),
+                event_type: row.event_type.clone(),
+                payload: row.payload.clone(),
+                tries: row.tries,
+                created_at: row.created_at,
+            });
+        }
+        let next = self.outbox.values().filter(|row| row.is_pending()).map(OutboxRow::free_at).min();
+        EventsTaken { events, next, now }
+    }
+
+    pub(super) fn settle_event(&mut self, now: Ts, op: &SettleEvent) -> EventSettled {
+        let held =
+            |row: &&mut OutboxRow| row.is_pending() && row.lease.as_ref().is_some_and(|(owner, _)| *owner == op.owner);
+        let Some(row) = self.outbox.get_mut(&op.id).filter(held) else { return EventSettled };
+        row.lease = None;
+        (row.status, row.ended_at, row.not_before) = ("DELIVERED", Some(now), now);
+        if op.error.is_some() {
+            row.tries += 1;
+            row.last_error.clone_from(&op.error);
+            row.status = "FAILED";
+            if row.tries < MAX_TELLS {
+                (row.status, row.ended_at, row.not_before) = ("PENDING", None, now + tell_again(row.tries));
+            }
+        }
+        EventSettled
+    }
+}

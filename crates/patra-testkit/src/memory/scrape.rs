@@ -1,0 +1,129 @@
+//! Jobs that poll many sources, and what polls that went well have brought.
+
+use std::sync::Arc;
+
+use patra_core::state::{BatchStatus, Operation, TaskStatus, TriggerStatus, TriggerType};
+use patra_core::tx::{Busy, EndRun, NewPoll, NewScrape, PollEnd, TWEETS_COLLECTED};
+use patra_core::{Fence, InstanceId, SourceId, TaskId, Ts};
+
+use super::{Instance, MemStore, Origin, next_id, place};
+
+/// What became of beginning a job.
+pub(super) enum Begun {
+    Now(InstanceId),
+    /// It was begun before, with these tasks.
+    Before(Vec<Option<TaskId>>),
+    Not(Busy),
+}
+
+impl MemStore {
+    pub(super) fn begin_scrape(&mut self, now: Ts, job: &NewScrape, polls: &[NewPoll]) -> Begun {
+        if let Some(root) = self.index.instance_by_public_id.get(&job.public_id).copied() {
+            let task = |poll: &NewPoll| {
+                let own = |task: &&super::Task| {
+                    let of = task.poll.as_ref().is_some_and(|(source, _)| *source == poll.source);
+                    of && self.instances[place(task.lineage.instance.0)].root == Some(root)
+                };
+                self.tasks.iter().rev().find(own).map(|task| task.id)
+            };
+            return Begun::Before(polls.iter().map(task).collect());
+        }
+        let (mut busy, mut changed, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+        for poll in polls {
+            if let Some(task) = self.poll_of(poll.source).map(|task| &self.tasks[place(task.0)]) {
+                let trigger = &self.instances[place(task.lineage.instance.0)];
+                match trigger.root.map(|root| self.instances[place(root.0)].public_id.clone()) {
+                    None if task.status == TaskStatus::Queued => waiting.push(trigger.public_id.clone()),
+                    root => busy.push((poll.source, root.unwrap_or_else(|| trigger.public_id.clone()))),
+                }
+            }
+            if self.live_source(poll.source).is_none_or(|row| row.poll_count != poll.poll_count) {
+                changed.push((poll.source, String::new()));
+            }
+        }
+        if let Some(busy) = name(busy).or_else(|| name(changed)) {
+            return Begun::Not(busy);
+        }
+        for trigger in waiting {
+            self.cancel(now, &job.instead_of(trigger));
+        }
+        Begun::Now(self.insert_scrape(now, job))
+    }
+
+    fn insert_scrape(&mut self, now: Ts, job: &NewScrape) -> InstanceId {
+        let id = InstanceId(next_id(&self.instances));
+        self.index.instance_by_public_id.insert(job.public_id.clone(), id);
+        self.instances.push(Instance {
+            id,
+            public_id: job.public_id.clone(),
+            schedule: None,
+            source: None,
+            scrape: true,
+            job_type: job.job_type.clone(),
+            request_id: job.request_id.clone(),
+            result: None,
+            started_at: None,
+            finished_at: None,
+            trigger_type: TriggerType::Api,
+            origin: Arc::new(Origin {
+                project_key: job.project_key.clone(),
+                provenance_code: job.provenance_code.clone(),
+                endpoint_name: job.endpoint_name.clone(),
+                operation: Operation::Harvest,
+            }),
+            reason: None,
+            activity: None,
+            window_from: None,
+            window_to: None,
+            priority: 0,
+            params: job.params.clone(),
+            overrides: "{}".into(),
+            parent: None,
+            root: None,
+            place: None,
+            status: TriggerStatus::Planned,
+            not_before: now,
+            lease: None,
+            fence: Fence(0),
+            remarks: None,
+            plans: Vec::new(),
+            created_at: now,
+        });
+        id
+    }
+
+    pub(super) fn count_and_tell(&mut self, now: Ts, op: &EndRun, poll: &PollEnd) {
+        let committed =
+            self.batches.iter().filter(|row| row.task == op.lease.task && row.status == BatchStatus::Succeeded);
+        let (mut fetched, mut new) = (0, 0);
+        for row in committed.filter(|row| !row.archived) {
+            fetched += row.stats.inserted + row.stats.updated + row.stats.skipped;
+            new += row.stats.inserted;
+        }
+        if poll.counted {
+            let stats = self.fetch_stats.entry(poll.source).or_default();
+            *stats = stats.after(fetched, new, now);
+        }
+        if !poll.tell || new == 0 {
+            return;
+        }
+        let task = &self.tasks[place(op.lease.task.0)];
+        let trigger = &self.instances[place(task.lineage.instance.0)];
+        let job = trigger.root.map_or(trigger, |root| &self.instances[place(root.0)]).public_id.clone();
+        let config: serde_json::Value =
+            serde_json::from_str(&self.sources[place(poll.source.0)].config).unwrap_or_default();
+        let stored = self.items.iter().filter(|item| task.runs.contains(&item.run));
+        let mut keys: Vec<_> = stored.map(|item| item.key.clone()).collect();
+        keys.sort_unstable();
+        let payload = poll.event(&job, config["username"].as_str(), &keys);
+        self.put_event(now, &trigger.origin.project_key.clone(), TWEETS_COLLECTED, payload);
+    }
+}
+
+/// Whoever has the source with the smallest id, and all that it has.
+fn name(mut found: Vec<(SourceId, String)>) -> Option<Busy> {
+    found.sort_unstable();
+    let public_id = found.first()?.1.clone();
+    let sources = found.into_iter().filter(|(_, by)| *by == public_id).map(|(source, _)| source).collect();
+    Some(Busy { public_id, sources })
+}

@@ -1,0 +1,228 @@
+//! `project` and `pool`: who shares the house, and the URLs that documents and tasks know of.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use patra_core::hash::content_hash;
+use patra_core::port::CommandsExt as _;
+use patra_core::port::pool::UrlFilter;
+use patra_core::project::{self, Library};
+use patra_core::tx::{ConfigureCapture, CreateProject, PutDocument};
+use patra_engine::links::{Finder, Options};
+use patra_engine::pool::{self, Extract, LookBack, Refused, Tally};
+use patra_engine::registry;
+
+use crate::cli::{AddDocument, ExtractUrls, Global, ListUrls, LookBackUrls, Pool, Project};
+use crate::error::{Error, Exit};
+use crate::progress::say;
+use crate::{output, store};
+
+/// Largest text of a document.
+const MAX_DOCUMENT: u64 = 64 << 20;
+
+pub(crate) async fn project(global: &Global, command: &Project) -> Result<Exit, Error> {
+    match command {
+        Project::Create { key, name } => {
+            project::check(key).map_err(Error::usage)?;
+            let name = name.clone().unwrap_or_else(|| key.clone());
+            let made = store::open(global).await?.store.run(CreateProject { project_key: key.clone(), name }).await?;
+            let text = match made.existed {
+                true => format!("there is a project {key} already"),
+                false => format!("project {key} made"),
+            };
+            output::result(global.output, &text, &json!({ "project_key": key, "existed": made.existed }))?;
+        }
+        Project::List => {
+            let projects = store::open_pool(global).await?.projects().await?;
+            let rows: Vec<_> = projects
+                .iter()
+                .filter(|one| global.project.as_ref().is_none_or(|wanted| *wanted == one.project_key))
+                .map(|one| json!({ "project_key": one.project_key, "name": one.name, "created_at": one.created_at }))
+                .collect();
+            output::values(global.output, &rows)?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+pub(crate) async fn run(global: &Global, command: &Pool) -> Result<Exit, Error> {
+    match command {
+        Pool::Extract(args) => extract(global, args).await,
+        Pool::LookBack(args) => look_back(global, args).await,
+        Pool::List(args) => list(global, args).await,
+        Pool::Capture { job_types, off, scope } => capture(global, job_types, !off, *scope).await,
+        Pool::Captured => captured(global).await,
+        Pool::Add(args) => add(global, args).await,
+        Pool::Find { file, remove_tracking } => find(global, file, *remove_tracking),
+    }
+}
+
+async fn extract(global: &Global, args: &ExtractUrls) -> Result<Exit, Error> {
+    let opened = store::open(global).await?;
+    let wish = Extract {
+        project_key: store::project(global, &*opened.store).await?,
+        library: args.scope,
+        doc_types: args.doc_types.clone(),
+        states: args.states.clone(),
+        document_ids: (!args.documents.is_empty()).then(|| args.documents.clone()),
+        limit: args.limit,
+        include_uri: args.include_uri,
+    };
+    tell(global, pool::extract(&*opened.store, &wish).await, "documents_scanned", wish.library)
+}
+
+async fn look_back(global: &Global, args: &LookBackUrls) -> Result<Exit, Error> {
+    let opened = store::open(global).await?;
+    let wish = LookBack {
+        project_key: store::project(global, &*opened.store).await?,
+        library: args.scope,
+        task_ids: (!args.jobs.is_empty()).then(|| args.jobs.clone()),
+        job_type: args.job_type.clone(),
+        since: args.since,
+        limit: args.limit,
+    };
+    tell(global, pool::look_back(&*opened.store, &wish).await, "tasks_scanned", wish.library)
+}
+
+fn tell(global: &Global, tally: Result<Tally, Refused>, scanned: &str, library: Library) -> Result<Exit, Error> {
+    let tally = tally.map_err(|refused| match refused {
+        Refused::Missing(ids) => {
+            let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
+            Error::not_found(format!("not there, or not of this project: {}", ids.join(", ")))
+                .hint("nothing was stored; `patra get items` and `patra get jobs` show what there is")
+        }
+        Refused::Store(error) => error.into(),
+    })?;
+    let of = scanned.trim_end_matches("_scanned");
+    let text = format!(
+        "{} {of} searched: {} URLs, {} of them new in the {} library",
+        tally.scanned,
+        tally.extracted,
+        tally.new,
+        library.as_str()
+    );
+    output::result(global.output, &text, &tally.to_json(scanned, library))?;
+    if tally.too_long > 0 {
+        say(&format!("{} URLs were left out: they are too long", tally.too_long));
+    }
+    if tally.partial {
+        say("there were more URLs than one call takes: search fewer documents at a time");
+    }
+    Ok(Exit::Ok)
+}
+
+async fn list(global: &Global, args: &ListUrls) -> Result<Exit, Error> {
+    let pool = store::open_pool(global).await?;
+    let page = pool
+        .pool_urls(UrlFilter {
+            project_key: store::project(global, &*pool).await?,
+            sight: args.scope,
+            source: args.source,
+            domain: args.domain.as_ref().map(|domain| domain.to_lowercase()),
+            offset: u64::from(args.page - 1) * u64::from(args.page_size),
+            limit: args.page_size,
+        })
+        .await?;
+    let rows: Vec<_> = page
+        .items
+        .iter()
+        .map(|url| {
+            let source_ref: Value = serde_json::from_str(&url.source_ref).unwrap_or_default();
+            json!({
+                "id": url.id, "url": url.url, "domain": url.domain, "source": url.source, "source_ref": source_ref,
+                "scope": url.library, "created_at": url.created_at,
+            })
+        })
+        .collect();
+    output::values(global.output, &rows)?;
+    say(&format!("page {} of {}, {} URLs", args.page, page.total.div_ceil(args.page_size.into()), page.total));
+    Ok(Exit::Ok)
+}
+
+async fn capture(global: &Global, job_types: &[String], enabled: bool, library: Library) -> Result<Exit, Error> {
+    let opened = store::open(global).await?;
+    let store = &*opened.store;
+    let mut job_types = job_types.to_vec();
+    job_types.sort();
+    job_types.dedup();
+    let connectors = registry::resources(store).await?.into_iter().map(|resource| resource.code);
+    let known = pool::job_types(store, connectors).await?;
+    for unknown in job_types.iter().filter(|job_type| !known.contains(*job_type)) {
+        say(&format!("no job of type {unknown} has been seen yet; it is captured when one comes"));
+    }
+    let project_key = store::project(global, store).await?;
+    store.run(ConfigureCapture { project_key, library, job_types, enabled }).await?;
+    show_rules(global, store).await
+}
+
+async fn captured(global: &Global) -> Result<Exit, Error> {
+    show_rules(global, &*store::open_pool(global).await?).await
+}
+
+async fn show_rules(global: &Global, pool: &(impl patra_core::port::Pool + ?Sized)) -> Result<Exit, Error> {
+    let rules = pool.capture_rules(Some(&store::project(global, pool).await?)).await?;
+    let rows: Vec<_> = rules
+        .iter()
+        .map(|rule| {
+            json!({
+                "job_type": rule.job_type, "scope": rule.library, "enabled": rule.enabled, "updated_at": rule.updated_at,
+            })
+        })
+        .collect();
+    output::values(global.output, &rows)?;
+    Ok(Exit::Ok)
+}
+
+async fn add(global: &Global, args: &AddDocument) -> Result<Exit, Error> {
+    let content = super::source::text(&args.file, MAX_DOCUMENT)?;
+    let fields = json!({
+        "uri": args.uri, "title": args.title, "doc_type": args.doc_type, "state": args.state, "content": content,
+        "extracted_data": null,
+    })
+    .to_string();
+    if fields.contains("\\u0000") || args.uri.trim().is_empty() {
+        return Err(Error::usage("a document has a URI, and no character NUL"));
+    }
+    let opened = store::open(global).await?;
+    let put = PutDocument {
+        project_key: store::project(global, &*opened.store).await?,
+        uri: args.uri.clone(),
+        content_hash: content_hash(fields.as_bytes()),
+        payload: fields.clone(),
+        fields,
+    };
+    let put = opened.store.run(Arc::new(put)).await?;
+    let text = match (put.created, put.changed) {
+        (true, _) => format!("document {} stored", put.id),
+        (false, true) => format!("document {} changed", put.id),
+        (false, false) => format!("document {} is as it was", put.id),
+    };
+    let value = json!({ "document_id": put.id, "created": put.created, "changed": put.changed });
+    output::result(global.output, &text, &value)?;
+    Ok(Exit::Ok)
+}
+
+/// Reads in pieces: a file may be larger than the memory.
+fn find(global: &Global, file: &Path, remove_tracking: bool) -> Result<Exit, Error> {
+    let wrong = |error: std::io::Error| Error::configuration(format!("{} cannot be read: {error}", file.display()));
+    let mut finder = Finder::new(Options { remove_tracking });
+    match file.to_str() {
+        Some("-") => finder.read(std::io::stdin().lock()),
+        _ => finder.read(std::fs::File::open(file).map_err(wrong)?),
+    }
+    .map_err(wrong)?;
+    let found = finder.finish();
+    for link in &found.links {
+        let row = json!({ "url": link.url, "domain": link.domain });
+        output::line(&if global.output == crate::cli::Output::Table { link.url.clone() } else { row.to_string() })?;
+    }
+    if found.too_long > 0 {
+        say(&format!("{} URLs were left out: they are too long", found.too_long));
+    }
+    if found.partial {
+        say("there are more URLs than these");
+    }
+    Ok(Exit::Ok)
+}

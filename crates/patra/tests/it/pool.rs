@@ -1,0 +1,347 @@
+//! The URL pool as its users meet it: documents, look-back, capture, both libraries, background jobs.
+
+#![expect(clippy::disallowed_methods, reason = "a test that waits for another process")]
+
+use std::time::Duration;
+
+use patra_upstream::Script;
+use serde_json::{Value, json};
+
+use crate::crawler::desk::{Answer, Desk, everywhere};
+use crate::support::manifest;
+
+const POOL: &str = "/api/v1/resource_pool";
+
+/// Somebody of a project.
+struct Member<'a> {
+    desk: &'a Desk,
+    project: &'a str,
+}
+
+impl Member<'_> {
+    fn call(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
+        let head = format!("X-Project-Key: {}\r\n", self.project);
+        let body = body.map(Value::to_string);
+        self.desk.call_with(Some(&self.desk.key), method, path, None, body.as_deref(), &head)
+    }
+
+    #[track_caller]
+    fn ok(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
+        let answer = self.call(method, path, body);
+        assert!(answer.status < 300 && answer.body["status"] == "ok", "{path}: {} {}", answer.status, answer.body);
+        assert_eq!(answer.body["error"], Value::Null);
+        assert!(answer.body["meta"]["request_id"].is_string());
+        answer.body
+    }
+
+    fn document(&self, uri: &str, doc_type: &str, content: &str, extracted: &Value) -> i64 {
+        let body = json!({
+            "uri": uri, "doc_type": doc_type, "state": "CA", "content": content, "extracted_data": extracted,
+        });
+        self.ok("POST", "/api/v1/documents", Some(&body))["data"]["document_id"].as_i64().unwrap()
+    }
+
+    fn extract(&self, body: &Value) -> Value {
+        self.ok("POST", &format!("{POOL}/extract/from-documents"), Some(body))["data"].clone()
+    }
+
+    fn urls(&self, query: &str) -> (Vec<Value>, u64) {
+        let answer = self.ok("GET", &format!("{POOL}/urls{query}"), None);
+        let total = answer["meta"]["pagination"]["total"].as_u64().unwrap();
+        (answer["data"]["items"].as_array().unwrap().clone(), total)
+    }
+}
+
+fn project<'a>(desk: &'a Desk, project: &'a str) -> Member<'a> {
+    let body = json!({ "project_key": project });
+    let made = desk.call("POST", "/api/v1/projects", None, Some(&body));
+    assert!([200, 201].contains(&made.status), "{}", made.body);
+    Member { desk, project }
+}
+
+fn counts(result: &Value) -> [u64; 3] {
+    ["urls_extracted", "urls_new", "urls_duplicate"].map(|name| result[name].as_u64().unwrap())
+}
+
+// covers: POOL-13, POOL-27, POOL-28, POOL-29, POOL-30, POOL-31, POOL-32, POOL-33, POOL-35, POOL-36, POOL-38, POOL-39,
+// covers: POOL-40, POOL-41, POOL-42, POOL-43, POOL-46, POOL-119, POOL-AC-01, POOL-AC-02, POOL-AC-07, POOL-24, POOL-125
+#[tokio::test(flavor = "multi_thread")]
+async fn urls_of_documents_are_found_once_and_stay() {
+    everywhere(&Script::default(), &[], |desk| {
+        let lottery = project(desk, "online_lottery");
+        let one =
+            lottery.document("doc:1", "policy", "see https://Example.com/a and https://example.com/b.", &json!(null));
+        let two = lottery.document(
+            "doc:2",
+            "market",
+            "again HTTPS://example.com:443/a#top",
+            &json!({ "l": ["http://x.org"] }),
+        );
+        lottery.document("doc:3", "other", "", &json!({ "deep": { "er": "text with https://y.net/?q=1 in it" } }));
+        let done = lottery.extract(&json!({ "async_mode": false }));
+        assert_eq!(
+            (&done["task_id"], &done["async"], &done["status"]),
+            (&json!(null), &json!(false), &json!("finished"))
+        );
+        assert_eq!((&done["result"]["documents_scanned"], &done["result"]["scope"]), (&json!(3), &json!("project")));
+        assert_eq!(counts(&done["result"]), [4, 4, 0]);
+        assert_eq!(counts(&lottery.extract(&json!({}))["result"]), [4, 0, 4]);
+        // Filters: alternatives within one, all of them together; ids go before.
+        let filtered =
+            |filters: Value| lottery.extract(&json!({ "filters": filters }))["result"]["documents_scanned"].clone();
+        assert_eq!(filtered(json!({ "doc_type": ["policy", "market"] })), 2);
+        assert_eq!(filtered(json!({ "doc_type": ["policy"], "state": ["NV"] })), 0);
+        assert_eq!(filtered(json!({ "document_ids": [one, two], "doc_type": ["none"] })), 2);
+        let newest = lottery.extract(&json!({ "filters": { "limit": 1 }, "scope": "shared" }));
+        assert_eq!((counts(&newest["result"]), &newest["result"]["scope"]), ([1, 1, 0], &json!("shared")));
+        // The documents' own addresses only when asked for.
+        lottery.document("https://own.example/page", "web", "nothing", &json!(null));
+        assert_eq!(counts(&lottery.extract(&json!({ "filters": { "doc_type": ["web"] } }))["result"]), [0, 0, 0]);
+        let with = lottery.extract(&json!({ "filters": { "doc_type": ["web"], "include_uri": true } }));
+        assert_eq!(counts(&with["result"]), [1, 1, 0]);
+        // What is missing stops everything.
+        let (_, before) = lottery.urls("");
+        let missing = lottery.call(
+            "POST",
+            &format!("{POOL}/extract/from-documents"),
+            Some(&json!({ "filters": { "document_ids": [one, 999_999] } })),
+        );
+        assert_eq!((missing.status, &missing.body["error"]["code"]), (404, &json!("NOT_FOUND")));
+        assert_eq!(missing.body["error"]["details"]["missing_ids"], json!([999_999]));
+        let many = json!({ "filters": { "document_ids": [one, two], "limit": 1 } });
+        assert_eq!(lottery.call("POST", &format!("{POOL}/extract/from-documents"), Some(&many)).status, 400);
+        assert_eq!(lottery.urls("").1, before);
+        let item = &lottery.urls("?source=document&domain=EXAMPLE.com").0[0];
+        for name in ["id", "url", "domain", "source", "source_ref", "scope", "created_at"] {
+            assert!(!item[name].is_null(), "{name}: {item}");
+        }
+    });
+}
+
+// covers: POOL-02, POOL-03, POOL-04, POOL-05, POOL-07, POOL-08, POOL-09, POOL-12, POOL-52, POOL-53, POOL-54, POOL-55,
+// covers: POOL-56, POOL-57, POOL-58, POOL-59, POOL-21, POOL-AC-03, POOL-AC-04, POOL-AC-05, POOL-AC-06, POOL-51
+#[tokio::test(flavor = "multi_thread")]
+async fn a_projects_entry_covers_the_shared_one_and_nobody_sees_anothers() {
+    everywhere(&Script::default(), &[], |desk| {
+        let (a, b) = (project(desk, "aa"), project(desk, "bb"));
+        a.document("doc:1", "x", "https://both.example/ https://mine.example/", &json!(null));
+        b.document("doc:1", "x", "https://both.example/", &json!(null));
+        assert_eq!(counts(&a.extract(&json!({ "scope": "project" }))["result"]), [2, 2, 0]);
+        assert_eq!(counts(&b.extract(&json!({ "scope": "project" }))["result"]), [1, 1, 0]);
+        assert_eq!(counts(&a.extract(&json!({ "scope": "shared" }))["result"]), [2, 2, 0]);
+        assert_eq!(counts(&b.extract(&json!({ "scope": "shared" }))["result"]), [1, 0, 1]);
+        let scopes = |member: &Member<'_>, query: &str| -> Vec<String> {
+            member
+                .urls(query)
+                .0
+                .iter()
+                .map(|url| format!("{} {}", url["domain"].as_str().unwrap(), url["scope"].as_str().unwrap()))
+                .collect()
+        };
+        let mut seen = scopes(&b, "");
+        seen.sort();
+        assert_eq!(seen, ["both.example project", "mine.example shared"]);
+        assert_eq!(scopes(&b, "?scope=project"), ["both.example project"]);
+        assert_eq!(b.urls("?scope=shared").1, 2);
+        // Covering comes before filtering: nothing of `task` is there, whatever lies beneath.
+        assert_eq!(b.urls("?source=task").1, 0);
+        assert_eq!(b.urls("?domain=both").1, 1);
+        assert_eq!(b.urls("?domain=%25").1, 0, "a percent sign is one");
+        let (page, total) = b.urls("?page=2&page_size=1");
+        assert_eq!((page.len(), total), (1, 2));
+        let beyond = b.ok("GET", &format!("{POOL}/urls?page=9"), None);
+        assert_eq!(beyond["data"]["items"], json!([]));
+        assert_eq!(beyond["meta"]["pagination"], json!({ "page": 9, "page_size": 20, "total": 2, "total_pages": 1 }));
+        let shared = desk.call("GET", &format!("{POOL}/urls?scope=shared"), None, None);
+        assert_eq!(shared.status, 200, "the shared library needs no project: {}", shared.body);
+    });
+}
+
+// covers: POOL-06, POOL-16, POOL-17, POOL-19, POOL-20, POOL-22, POOL-23, POOL-25, POOL-26, POOL-AC-11, POOL-AC-12,
+// covers: POOL-AC-13, POOL-18
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_is_refused_by_name() {
+    everywhere(&Script::default(), &[], |desk| {
+        let a = project(desk, "aa");
+        let extract = format!("{POOL}/extract/from-documents");
+        let refused = |answer: Answer, status: u16, code: &str, field: Option<&str>| {
+            assert_eq!((answer.status, &answer.body["error"]["code"]), (status, &json!(code)), "{}", answer.body);
+            assert_eq!((&answer.body["status"], &answer.body["data"]), (&json!("error"), &json!(null)));
+            assert!(answer.body["meta"]["request_id"].is_string() && answer.body["error"]["details"].is_object());
+            if let Some(field) = field {
+                assert_eq!(answer.body["error"]["details"]["field"], field, "{}", answer.body);
+            }
+        };
+        refused(a.call("GET", &format!("{POOL}/urls?page_size=101"), None), 400, "INVALID_INPUT", Some("page_size"));
+        refused(a.call("GET", &format!("{POOL}/urls?page=0"), None), 400, "INVALID_INPUT", Some("page"));
+        refused(a.call("GET", &format!("{POOL}/urls?source=x"), None), 400, "INVALID_INPUT", Some("source"));
+        refused(a.call("POST", &extract, Some(&json!({ "scope": "effective" }))), 400, "INVALID_INPUT", Some("scope"));
+        refused(desk.call("POST", &extract, None, Some(&json!({}))), 400, "INVALID_INPUT", Some("project_key"));
+        refused(
+            a.call("POST", &extract, Some(&json!({ "project_key": "bb" }))),
+            400,
+            "INVALID_INPUT",
+            Some("project_key"),
+        );
+        let nobody = Member { desk, project: "nobody" };
+        refused(nobody.call("POST", &extract, Some(&json!({}))), 404, "NOT_FOUND", None);
+        refused(desk.call_as(None, "GET", &format!("{POOL}/urls"), None, None), 401, "UNAUTHORIZED", None);
+        let reader = String::from_utf8(desk.place.run(&["key", "create", "reader"]).stdout).unwrap();
+        if desk.place.database_url().is_some() {
+            refused(desk.call_as(Some(reader.trim()), "POST", &extract, None, Some("{}")), 403, "FORBIDDEN", None);
+        }
+        let last = (0..40).map(|_| a.call("POST", &extract, Some(&json!({})))).find(|answer| answer.status == 429);
+        let last = last.unwrap();
+        assert!(last.retry_after.as_deref().unwrap().parse::<u64>().unwrap() <= 60);
+        refused(last, 429, "RATE_LIMITED", None);
+    });
+}
+
+// covers: POOL-34, POOL-37, POOL-44, POOL-96, POOL-97, POOL-98, POOL-116, POOL-117, POOL-AC-08
+#[tokio::test(flavor = "multi_thread")]
+async fn a_search_in_the_background_survives_a_restart() {
+    for place in [Some(crate::support::Place::sqlite()), crate::support::Place::postgres()].into_iter().flatten() {
+        let mut desk = Desk::open(place, crate::crawler::desk::far(Script::default()), &[]);
+        let task = {
+            let a = project(&desk, "aa");
+            a.document("doc:1", "x", "https://one.example/ https://two.example/", &json!(null));
+            let answer =
+                a.call("POST", &format!("{POOL}/extract/from-documents"), Some(&json!({ "async_mode": true })));
+            assert_eq!(answer.status, 202, "{}", answer.body);
+            let data = &answer.body["data"];
+            assert_eq!(
+                (&data["async"], &data["status"], &data["result"]),
+                (&json!(true), &json!("queued"), &json!(null))
+            );
+            data["task_id"].as_str().unwrap().to_owned()
+        };
+        desk.restart();
+        let a = Member { desk: &desk, project: "aa" };
+        let job = wait(|| {
+            let job = a.ok("GET", &format!("/api/v1/jobs/{task}"), None)["data"].clone();
+            (job["status"] == "finished").then_some(job)
+        });
+        assert_eq!(counts(&job["result"]), [2, 2, 0]);
+        assert_eq!((&job["job_type"], &job["project_key"]), (&json!("resource_pool_extract_documents"), &json!("aa")));
+        assert!(["created_at", "started_at", "finished_at"].iter().all(|name| job[*name].is_string()), "{job}");
+        let foreign = project(&desk, "bb").call("GET", &format!("/api/v1/jobs/{task}"), None);
+        assert_eq!(foreign.status, 404);
+    }
+}
+
+// covers: POOL-14, POOL-61, POOL-62, POOL-63, POOL-64, POOL-65, POOL-66, POOL-67, POOL-68, POOL-69, POOL-71, POOL-72,
+// covers: POOL-73, POOL-74, POOL-76, POOL-78, POOL-80, POOL-81, POOL-82, POOL-83, POOL-85, POOL-86, POOL-87, POOL-89,
+// covers: POOL-AC-09, POOL-75, POOL-79
+#[tokio::test(flavor = "multi_thread")]
+async fn what_tasks_bring_is_captured_where_somebody_wants_it_and_found_again_where_nobody_did() {
+    everywhere(&Script::default(), &[], |desk| {
+        let a = project(desk, "aa");
+        let enabled = a.ok(
+            "POST",
+            &format!("{POOL}/capture/enable"),
+            Some(&json!({ "job_types": ["far", "google_news"], "enabled": true })),
+        );
+        assert_eq!(enabled["data"]["unknown_job_types"], json!(["far", "google_news"]));
+        let off = a.ok(
+            "POST",
+            &format!("{POOL}/capture/enable"),
+            Some(&json!({ "job_types": ["google_news"], "enabled": false })),
+        );
+        let types: Vec<_> = off["data"]["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| (item["job_type"].as_str().unwrap().to_owned(), item["enabled"].as_bool().unwrap()))
+            .collect();
+        assert_eq!(types, [("far".to_owned(), true), ("google_news".to_owned(), false)]);
+        assert_eq!(a.ok("GET", &format!("{POOL}/capture/config"), None)["data"]["items"], off["data"]["items"]);
+        // Records of the far side hold a link each.
+        let yaml = manifest(desk.far.base_url());
+        let applied = desk.call("POST", "/api/v1/manifests", None, Some(&json!(null)));
+        assert_ne!(applied.status, 200, "what is no manifest is refused");
+        let applied = desk.call_with(Some(&desk.key), "POST", "/api/v1/manifests", None, Some(&yaml), "");
+        assert!([200, 201].contains(&applied.status), "{}", applied.body);
+        let job = |member: &Member<'_>| {
+            let body = json!({ "provenance": "far", "endpoint": "records", "to": "2024-01-03T12:00:00Z" });
+            let id = member.ok("POST", "/api/v1/jobs", Some(&body))["data"]["public_id"].as_str().unwrap().to_owned();
+            wait(|| {
+                let answer = member.ok("GET", &format!("/api/v1/jobs/{id}"), None);
+                (answer["meta"]["finished"] == true).then_some(())
+            });
+            id
+        };
+        let id = job(&a);
+        let (found, total) = a.urls("?source=task");
+        assert!(total > 0, "{found:?}");
+        assert_eq!(found[0]["source_ref"], json!({ "task_id": id, "job_type": "far" }));
+        // Another project does not capture, and looks back.
+        let b = project(desk, "bb");
+        let other = job(&b);
+        assert_eq!(b.urls("?scope=project").1, 0);
+        let look =
+            |body: Value| b.ok("POST", &format!("{POOL}/capture/from-tasks"), Some(&body))["data"]["result"].clone();
+        let result = look(json!({ "task_ids": [other] }));
+        assert_eq!((result["tasks_scanned"].as_u64(), result["urls_new"].as_u64()), (Some(1), Some(total)));
+        assert_eq!(look(json!({ "job_type": "far", "since": "2024-01-01T00:00:00Z" }))["urls_new"], 0);
+        assert_eq!(look(json!({ "job_type": "nothing" }))["tasks_scanned"], 0);
+        let foreign = b.call("POST", &format!("{POOL}/capture/from-tasks"), Some(&json!({ "task_ids": [id] })));
+        assert_eq!((foreign.status, &foreign.body["error"]["details"]["missing_ids"]), (404, &json!([id])));
+    });
+}
+
+// covers: POOL-88, POOL-AC-10
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_cannot_be_written_costs_no_record() {
+    everywhere(&Script::default(), &[], |desk| {
+        let a = project(desk, "aa");
+        a.ok("POST", &format!("{POOL}/capture/enable"), Some(&json!({ "job_types": ["far"] })));
+        desk.sql("ALTER TABLE resource_pool_urls RENAME TO gone");
+        let applied = desk.call_with(
+            Some(&desk.key),
+            "POST",
+            "/api/v1/manifests",
+            None,
+            Some(&manifest(desk.far.base_url())),
+            "",
+        );
+        assert!([200, 201].contains(&applied.status), "{}", applied.body);
+        let body = json!({ "provenance": "far", "endpoint": "records", "to": "2024-01-03T12:00:00Z" });
+        let id = a.ok("POST", "/api/v1/jobs", Some(&body))["data"]["public_id"].as_str().unwrap().to_owned();
+        let job = wait(|| {
+            let answer = a.ok("GET", &format!("/api/v1/jobs/{id}"), None);
+            (answer["meta"]["finished"] == true).then_some(answer["data"].clone())
+        });
+        assert_eq!((job["tasks_failed"].as_u64(), job["inserted"].as_u64()), (Some(0), Some(10)), "{job}");
+        assert!(desk.log().contains("could not be captured"));
+    });
+}
+
+// covers: POOL-91, POOL-92, POOL-93, POOL-94, POOL-95
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_is_told_what_it_can_collect_from() {
+    everywhere(&Script::default(), &[], |desk| {
+        let (a, b) = (project(desk, "aa"), project(desk, "bb"));
+        let source = json!({ "type": "rss", "name": "CA Lottery", "config": { "url": "https://example.com/feed", "resource_id": "xhs" } });
+        let made = a.call("POST", "/api/sources", Some(&source));
+        assert_eq!(made.status, 201, "{}", made.body);
+        let of = |member: &Member<'_>, query: &str| {
+            let answer = member.ok("GET", &format!("/api/v1/ingest/news-resources{query}"), None);
+            answer["data"]["items"].clone()
+        };
+        assert_eq!(of(&a, ""), json!([{ "resource_id": "xhs", "name": "CA Lottery", "scope": "project" }]));
+        assert_eq!(of(&b, ""), json!([{ "resource_id": "xhs", "name": "Xiaohongshu", "scope": "shared" }]));
+        assert_eq!(of(&a, "?scope=shared")[0]["scope"], "shared");
+        assert_eq!(of(&b, "?scope=project"), json!([]));
+    });
+}
+
+#[track_caller]
+fn wait<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..600 {
+        if let Some(found) = look() {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("it did not come");
+}

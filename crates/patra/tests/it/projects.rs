@@ -1,0 +1,215 @@
+//! Projects are strangers to each other: whoever walks every door with the numbers of another project finds nothing, and
+//! cannot tell it from what was never there.
+
+use patra_upstream::Script;
+use serde_json::{Value, json};
+
+use crate::crawler::desk::{Answer, Desk, far};
+use crate::support::{Place, manifest};
+
+/// Everything that a project can have, made by `rich`; and a key that is for `poor` alone.
+struct Two {
+    desk: Desk,
+    poor: String,
+    job: String,
+    source: i64,
+}
+
+fn two(place: Place) -> Two {
+    for key in ["rich", "poor"] {
+        assert!(place.run(&["project", "create", key]).status.success());
+    }
+    let made = place.run(&["key", "create", "of the poor", "--scope", "admin", "--for", "poor"]);
+    let poor = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    assert!(poor.starts_with("patra_"), "{}", String::from_utf8_lossy(&made.stderr));
+    let far = far(Script::default());
+    place.apply(&manifest(far.base_url()));
+    let ran = place.run(&["--project", "rich", "run", "far", "records", "--to", "2024-01-03T12:00:00Z"]);
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let added = place.run(&["--project", "rich", "source", "add", "rss", "https://rich.example/feed", "-o", "ndjson"]);
+    let source = serde_json::from_slice::<Value>(&added.stdout).unwrap()["id"].as_i64().unwrap();
+    let jobs = place.list(&["jobs"]);
+    let job = jobs.iter().find(|job| job["provenance_code"] == "far").unwrap();
+    let job = job["public_id"].as_str().unwrap().to_owned();
+    // The first key of a server is shown when there is none; here there is one.
+    let admin = String::from_utf8(place.run(&["key", "create", "admin", "--scope", "admin"]).stdout).unwrap();
+    let desk = Desk::open_with(place, far, &[], Some(admin.trim().to_owned()));
+    let doc = json!({ "uri": "doc:1", "content": "https://rich.example/secret-page" });
+    let head = "X-Project-Key: rich\r\n";
+    let call =
+        |path: &str, body: &Value| desk.call_with(Some(&desk.key), "POST", path, None, Some(&body.to_string()), head);
+    assert_eq!(call("/api/v1/documents", &doc).status, 201);
+    let extracted = call("/api/v1/resource_pool/extract/from-documents", &json!({}));
+    assert!(extracted.body["data"]["result"]["urls_new"].as_u64() > Some(0), "{}", extracted.body);
+    Two { desk, poor, job, source }
+}
+
+impl Two {
+    fn poor(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
+        self.desk.call_as(Some(&self.poor), method, path, None, body.map(Value::to_string).as_deref())
+    }
+}
+
+// covers: POOL-08, POOL-18, POOL-120, MAP-C-19
+#[tokio::test(flavor = "multi_thread")]
+async fn no_route_shows_a_project_what_is_anothers() {
+    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+        let two = two(place);
+        let mut walked = 0;
+        // Lists are empty, and the numbers of another's rows are numbers of nothing.
+        for view in [
+            "jobs",
+            "plans",
+            "slices",
+            "tasks",
+            "runs",
+            "batches",
+            "cursors",
+            "cursor-events",
+            "items",
+            "quarantine",
+            "signals",
+            "candidates",
+            "outbox",
+        ] {
+            let answer = two.poor("GET", &format!("/api/v1/{view}"), None);
+            assert_eq!((answer.status, &answer.body["data"]["items"]), (200, &json!([])), "{view}: {}", answer.body);
+            walked += 1;
+        }
+        for path in ["/api/sources", "/api/raw-items", "/api/raw-items/stats"] {
+            assert_eq!(two.poor("GET", path, None).body, json!([]), "{path}");
+        }
+        assert_eq!(two.poor("GET", "/api/v1/resource_pool/urls", None).body["data"]["items"], json!([]));
+        let (job, source) = (&two.job, two.source);
+        let not_there = [
+            ("GET", format!("/api/v1/jobs/{job}")),
+            ("POST", format!("/api/v1/jobs/{job}/cancel")),
+            ("POST", "/api/v1/plans/1/cancel".to_owned()),
+            ("POST", "/api/v1/slices/1/cancel".to_owned()),
+            ("POST", "/api/v1/tasks/1/cancel".to_owned()),
+            ("GET", "/api/v1/plans/1/lineage".to_owned()),
+            ("POST", "/api/v1/runs/1/batches/1/replay".to_owned()),
+            ("POST", "/api/v1/runs/1/batches/1/redrive".to_owned()),
+            ("POST", "/api/v1/tasks/1/redrive".to_owned()),
+            ("POST", "/api/v1/quarantine/1/abandon".to_owned()),
+            ("GET", format!("/api/sources/{source}")),
+            ("DELETE", format!("/api/sources/{source}")),
+            ("POST", format!("/api/sources/{source}/pause")),
+            ("POST", format!("/api/sources/{source}/resume")),
+            ("POST", format!("/api/sources/{source}/collect")),
+            ("GET", format!("/api/admin/scrape/{job}")),
+        ];
+        for (method, path) in &not_there {
+            let mine = two.poor(method, path, None);
+            assert_eq!(mine.status, 404, "{method} {path}: {}", mine.body);
+            // The same words as for what was never there.
+            let digits = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+            let never = two.poor(
+                method,
+                &path.replace(job.as_str(), "never").replace("/1/", "/777/").replace(&format!("/{source}"), "/777"),
+                None,
+            );
+            let message = |answer: &Answer| {
+                digits(&answer.body["error"]["message"].to_string()).replace(&digits(job), "").replace("never", "")
+            };
+            assert_eq!((never.status, message(&never)), (404, message(&mine)), "{method} {path}");
+            walked += 1;
+        }
+        let box_of = json!({ "reason": "curious" });
+        assert_eq!(two.poor("POST", "/api/v1/runs/1/batches/1/blackbox", Some(&box_of)).status, 404);
+        let ids = json!({ "filters": { "document_ids": [1] }, "project_key": "poor" });
+        assert_eq!(two.poor("POST", "/api/v1/resource_pool/extract/from-documents", Some(&ids)).status, 404);
+        let tasks = json!({ "task_ids": [job], "project_key": "poor" });
+        assert_eq!(two.poor("POST", "/api/v1/resource_pool/capture/from-tasks", Some(&tasks)).status, 404);
+        // What is nobody's in particular is for who runs the house.
+        for path in [
+            "holds",
+            "gates",
+            "manifests",
+            "manifests/far",
+            "specs/far/records",
+            "credentials",
+            "keys",
+            "exports",
+            "provenances",
+        ] {
+            let answer = two.poor("GET", &format!("/api/v1/{path}"), None);
+            assert_eq!(answer.status, 403, "{path}: {}", answer.body);
+        }
+        assert_eq!(two.poor("GET", "/metrics", None).status, 403);
+        assert_eq!(two.poor("GET", "/api/v1/crawler/cookies", None).status, 403);
+        // Another project is not this key's, whether or not there is one.
+        for project in ["rich", "never"] {
+            let head = format!("X-Project-Key: {project}\r\n");
+            let answer = two.desk.call_with(Some(&two.poor), "GET", "/api/v1/items", None, None, &head);
+            assert_eq!((answer.status, &answer.body["error"]["code"]), (403, &json!("FORBIDDEN")), "{project}");
+        }
+        let shown = two.poor("GET", "/api/v1/projects", None);
+        assert_eq!(shown.body["data"]["items"].as_array().map(Vec::len), Some(1));
+        let shared = json!({ "project_key": "poor", "scope": "shared" });
+        assert_eq!(two.poor("POST", "/api/v1/resource_pool/extract/from-documents", Some(&shared)).status, 403);
+        assert!(walked > 25);
+        // The same key again is no way to learn of another's job.
+        let taken = json!({ "provenance": "far", "endpoint": "records", "public_id": job });
+        let fired = two.poor("POST", "/api/v1/jobs", Some(&taken));
+        assert_eq!((fired.status, &fired.body["data"]["existed"]), (202, &json!(false)), "{}", fired.body);
+    }
+}
+
+// covers: POOL-12, POOL-17
+#[tokio::test(flavor = "multi_thread")]
+async fn no_command_shows_a_project_what_is_anothers() {
+    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+        let mut two = two(place);
+        two.desk.stop();
+        let place = &two.desk.place;
+        let poor = |args: &[&str]| {
+            let output = place.patra().args(["--project", "poor"]).args(args).output().unwrap();
+            (
+                output.status.code(),
+                String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr),
+            )
+        };
+        for view in ["jobs", "plans", "slices", "tasks", "runs", "batches", "cursors", "cursor-events", "items"] {
+            let (code, text) = poor(&["get", view, "-o", "ndjson"]);
+            assert_eq!((code, text.trim()), (Some(0), ""), "{view}");
+        }
+        let source = two.source.to_string();
+        for args in [
+            &["cancel", "plan", "1"][..],
+            &["cancel", "task", "1"],
+            &["cancel", "slice", "1"],
+            &["cancel", "job", &two.job],
+            &["pause", "task", "1"],
+            &["pause", "plan", "1"],
+            &["pause", "slice", "1"],
+            &["resume", "task", "1"],
+            &["replay", "1", "1"],
+            &["replay", "1", "1", "--redrive"],
+            &["get", "lineage", "1"],
+            &["source", "pause", &source],
+            &["source", "resume", &source],
+            &["source", "fetch", &source],
+            &["source", "remove", &source],
+            &["pool", "extract", "--document", "1"],
+            &["pool", "look-back", "--job", &two.job],
+        ] {
+            let (code, text) = poor(args);
+            assert_ne!(code, Some(0), "{args:?}: {text}");
+            assert!(text.contains("there is no") || text.contains("not of this project"), "{args:?}: {text}");
+        }
+        assert!(poor(&["pause", "source", "far"]).1.contains("concerns all projects"));
+        assert!(poor(&["source", "list", "-o", "ndjson"]).1.trim().is_empty());
+        assert!(poor(&["pool", "list", "-o", "ndjson"]).1.starts_with("page 1 of 0"), "{}", poor(&["pool", "list"]).1);
+        let (code, text) = {
+            let output = place.patra().args(["--project", "never", "pool", "list"]).output().unwrap();
+            (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+        };
+        assert!(code != Some(0) && text.contains("there is no project"), "{text}");
+        // And the same harvest again, for the poor: their own records, from the beginning.
+        let ran = poor(&["run", "far", "records", "--to", "2024-01-03T12:00:00Z"]);
+        assert_eq!(ran.0, Some(0), "{}", ran.1);
+        let (_, items) = poor(&["get", "items", "-o", "ndjson", "--limit", "0"]);
+        assert_eq!(items.lines().count(), 10, "{items}");
+    }
+}

@@ -1,0 +1,276 @@
+//! Tweets: scraped now by HTTP and by command, followed by the collector, from a scripted TwitterAPI.io.
+
+#![expect(clippy::disallowed_methods, reason = "a test that waits for another process")]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use patra_upstream::{Script, Server, TweetAnswer, TweetFault, Tweets};
+use serde_json::{Value, json};
+
+use crate::crawler::desk::{Answer, Desk, WITH_COLLECTOR, far};
+use crate::support::Place;
+
+const KEY: &str = "tweets-key";
+/// Sealed with this; the same for every process on PostgreSQL.
+const MASTER_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
+fn provider(tweets: Tweets) -> Server {
+    far(Script { tweets, ..Script::default() })
+}
+
+/// What tells the program where the provider is, at any rate.
+fn variables(far: &Server) -> Vec<(String, String)> {
+    [
+        ("PATRA_MASTER_KEY", MASTER_KEY),
+        ("TWITTER_API_KEY", KEY),
+        ("TWITTER_BASE_URL", far.base_url()),
+        ("TWITTER_RATE_PER_SEC", "1000"),
+        (WITH_COLLECTOR, "1"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .to_vec()
+}
+
+fn everywhere(tweets: &Tweets, more: &[(&str, &str)], test: impl Fn(&Desk)) {
+    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+        let far = provider(tweets.clone());
+        let mut variables = variables(&far);
+        variables.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        let variables: Vec<_> = variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        test(&Desk::open(place, far, &variables));
+    }
+}
+
+fn start(desk: &Desk, body: &Value) -> Answer {
+    desk.call("POST", "/api/admin/scrape", None, Some(body))
+}
+
+#[track_caller]
+fn finished(desk: &Desk, task: &str) -> Value {
+    for _ in 0..600 {
+        let answer = desk.call("GET", &format!("/api/admin/scrape/{task}"), None, None);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        if ["completed", "failed"].contains(&answer.body["status"].as_str().unwrap()) {
+            return answer.body;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("{task} does not end: {}", desk.log());
+}
+
+#[track_caller]
+fn scrape(desk: &Desk, body: &Value) -> Value {
+    let answer = start(desk, body);
+    assert_eq!((answer.status, &answer.body["status"]), (202, &json!("pending")), "{}", answer.body);
+    finished(desk, answer.body["task_id"].as_str().unwrap())
+}
+
+// covers: TWEET-03, TWEET-05, TWEET-18, TWEET-24, TWEET-56, TWEET-57, TWEET-60, TWEET-62, TWEET-66, TWEET-70, TWEET-72,
+// covers: TWEET-94, TWEET-95, TWEET-96, TWEET-100, TWEET-101, TWEET-103, TWEET-105, TWEET-106, TWEET-108, TWEET-111,
+// covers: TWEET-136, TWEET-139, TWEET-TEST-4, TWEET-TEST-5, TWEET-TEST-6, TWEET-TEST-7, TWEET-68, TWEET-92, TWEET-102,
+// covers: TWEET-155, TWEET-157, TWEET-22, TWEET-23, TWEET-REQ-1, TWEET-REQ-3, TWEET-REQ-5, TWEET-REQ-7, TWEET-REQ-8
+#[tokio::test(flavor = "multi_thread")]
+async fn users_are_scraped_now_and_their_tweets_are_there_once() {
+    everywhere(&Tweets::default(), &[], |desk| {
+        let done = scrape(desk, &json!({ "usernames": "alice, @Bob", "limit": 30 }));
+        assert_eq!(done["status"], "completed", "{done}");
+        let result = &done["result"];
+        assert_eq!(
+            (&result["total_users"], &result["successful_users"], &result["failed_users"]),
+            (&json!(2), &json!(2), &json!(0))
+        );
+        assert_eq!(
+            (&result["total_tweets"], &result["new_tweets"], &result["skipped_tweets"]),
+            (&json!(60), &json!(60), &json!(0))
+        );
+        assert_eq!(done["progress"], json!({ "current": 2, "total": 2, "percentage": 100.0 }));
+        assert!(done["created_at"].is_string() && done["updated_at"].is_string() && done["error"].is_null());
+        let alice = &result["users"][0];
+        assert_eq!(
+            (&alice["username"], &alice["limit"], &alice["fetched"], &alice["new"]),
+            (&json!("alice"), &json!(30), &json!(30), &json!(30))
+        );
+        // Again: nothing new, nothing twice.
+        let again = scrape(desk, &json!({ "usernames": ["ALICE"], "limit": 30 }));
+        assert_eq!((&again["result"]["new_tweets"], &again["result"]["skipped_tweets"]), (&json!(0), &json!(30)));
+        let stored = desk.call("GET", "/api/v1/tweets?author=alice&limit=10", None, None);
+        let tweets = stored.body["data"]["items"].as_array().unwrap();
+        assert_eq!(tweets.len(), 10);
+        let times: Vec<_> = tweets.iter().map(|tweet| tweet["created_at"].as_str().unwrap()).collect();
+        assert!(times.is_sorted_by(|one, other| one >= other), "{times:?}");
+        assert_eq!(desk.sql("SELECT count(*) FROM tweets"), ["60"]);
+        assert_eq!(desk.sql("SELECT username, last_fetched_count, last_new_count, total_fetches, consecutive_empty_fetches FROM scraper_fetch_stats WHERE username = 'alice'"), ["alice|30|0|2|1"]);
+        // Without a limit the calculator decides: of 30 all are known, 0.7 × 1.0 × 30 × 1.2 = 25.2.
+        let by_stats = scrape(desk, &json!({ "usernames": "alice" }));
+        assert_eq!(by_stats["result"]["users"][0]["limit"], 26);
+        let list = desk.call("GET", "/api/admin/scrape?status=completed", None, None);
+        assert_eq!(list.body.as_array().map(Vec::len), Some(3), "{}", list.body);
+        let unknown = desk.call("GET", "/api/admin/scrape/00000000-0000-0000-0000-000000000000", None, None);
+        assert_eq!((unknown.status, &unknown.body["error"]["code"]), (404, &json!("NOT_FOUND")));
+    });
+}
+
+// covers: TWEET-20, TWEET-63, TWEET-104, TWEET-107, TWEET-110, TWEET-140, TWEET-141, TWEET-143, TWEET-GAP-06
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_requests_are_told_field_by_field() {
+    everywhere(&Tweets::default(), &[], |desk| {
+        let wrong = start(desk, &json!({ "usernames": "al ice,b-b", "limit": 1001 }));
+        assert_eq!((wrong.status, &wrong.body["error"]["code"]), (400, &json!("INVALID_INPUT")), "{}", wrong.body);
+        let fields = wrong.body["error"]["details"]["fields"].as_array().unwrap();
+        assert_eq!(fields.len(), 3, "{fields:?}");
+        assert!(wrong.body["meta"]["request_id"].is_string() && wrong.body.get("status").is_none());
+        for body in [
+            json!({ "usernames": "" }),
+            json!({ "usernames": [] }),
+            json!({ "usernames": 7 }),
+            json!({ "usernames": "a", "limit": 0 }),
+            json!({}),
+        ] {
+            assert_eq!(start(desk, &body).status, 400, "{body}");
+        }
+        assert_eq!(desk.call_as(None, "POST", "/api/admin/scrape", None, Some("{}")).status, 401);
+        let last = (0..20)
+            .map(|_| start(desk, &json!({ "usernames": "alice", "limit": 1 })))
+            .find(|answer| answer.status == 429);
+        assert!(last.unwrap().retry_after.is_some());
+    });
+}
+
+// covers: TWEET-27, TWEET-28, TWEET-31, TWEET-33, TWEET-65, TWEET-ERR-3, TWEET-ERR-4, TWEET-REQ-6, TWEET-06
+#[tokio::test(flavor = "multi_thread")]
+async fn one_users_failure_is_not_the_others() {
+    let fault = TweetFault::new;
+    let tweets = Tweets {
+        faults: vec![fault("gone", TweetAnswer::Status(404), 0), fault("shaky", TweetAnswer::Status(503), 1)],
+        ..Tweets::default()
+    };
+    everywhere(&tweets, &[], |desk| {
+        let done = scrape(desk, &json!({ "usernames": "gone,shaky,fine", "limit": 20 }));
+        assert_eq!(done["status"], "completed", "{done}");
+        let users = done["result"]["users"].as_array().unwrap();
+        let of = |name: &str| users.iter().find(|user| user["username"] == name).unwrap();
+        assert_eq!((&of("gone")["success"], &of("gone")["error_code"]), (&json!(false), &json!("NOT_FOUND")));
+        assert_eq!((&of("shaky")["new"], &of("fine")["new"]), (&json!(20), &json!(20)));
+        assert_eq!((&done["result"]["failed_users"], &done["result"]["total_errors"]), (&json!(1), &json!(1)));
+    });
+}
+
+// covers: TWEET-29, TWEET-ERR-1, TWEET-GAP-05, TWEET-160
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_key_stops_the_scrape_and_is_told() {
+    everywhere(&Tweets { key: "another".into(), key_status: 401, ..Tweets::default() }, &[], |desk| {
+        let done = scrape(desk, &json!({ "usernames": "alice,bob,carol,dave,erin,frank,grace,heidi", "limit": 20 }));
+        assert_eq!(
+            (&done["status"], &done["error"]["code"]),
+            (&json!("failed"), &json!("UPSTREAM_AUTH_FAILED")),
+            "{done}"
+        );
+        assert_eq!((&done["result"]["successful_users"], &done["result"]["users"]), (&json!(0), &json!([])));
+        assert!(desk.log().contains("upstream_refused"), "{}", desk.log());
+        assert!(!desk.log().contains(KEY), "the key is nobody's business");
+        let next = start(desk, &json!({ "usernames": "alice", "limit": 20 }));
+        assert_eq!((next.status, &next.body["error"]["code"]), (503, &json!("NOT_CONFIGURED")), "{}", next.body);
+    });
+}
+
+// covers: TWEET-109, TWEET-142, TWEET-GAP-12
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_user_is_not_scraped_twice_at_once() {
+    let slow = TweetFault::new("slow", TweetAnswer::Late(1_500), 0);
+    everywhere(&Tweets { faults: vec![slow], ..Tweets::default() }, &[], |desk| {
+        let first = start(desk, &json!({ "usernames": "slow", "limit": 40 }));
+        let task = first.body["task_id"].as_str().unwrap().to_owned();
+        let second = start(desk, &json!({ "usernames": "other,SLOW", "limit": 40 }));
+        assert_eq!((second.status, &second.body["error"]["code"]), (409, &json!("TASK_CONFLICT")), "{}", second.body);
+        assert_eq!(second.body["error"]["details"], json!({ "task_id": task, "usernames": ["slow"] }));
+        assert_eq!(start(desk, &json!({ "usernames": "other", "limit": 20 })).status, 202);
+        assert_eq!(finished(desk, &task)["status"], "completed");
+    });
+}
+
+// covers: TWEET-04, TWEET-97, TWEET-112, TWEET-118, TWEET-REQ-4, TWEET-156, TWEET-158, COLL-US-5, COLL-GOAL-2
+#[tokio::test(flavor = "multi_thread")]
+async fn followed_users_are_collected_by_themselves() {
+    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+        let far = provider(Tweets::default());
+        let run = |args: &[&str]| {
+            let mut command = place.patra();
+            command.envs(variables(&far)).env("SCRAPER_USERNAMES", "alice, @bob,Alice");
+            command.args(args).output().unwrap()
+        };
+        let collected = run(&["collect"]);
+        assert!(collected.status.success(), "{}", String::from_utf8_lossy(&collected.stderr));
+        let said = String::from_utf8_lossy(&collected.stdout).into_owned();
+        assert!(said.starts_with("2 source(s) collected"), "{said}");
+        assert!(run(&["collect"]).status.success(), "nothing is due");
+        let tweets = place.list(&["items"]);
+        assert_eq!(tweets.len(), 90);
+        assert!(tweets.iter().all(|tweet| tweet["kind"] == "tweet"));
+        let listed = run(&["source", "add", "twitter_list", "--config", "{\"list_id\": \"7\"}"]);
+        assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+    }
+}
+
+// covers: TWEET-115, TWEET-166
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_key_nothing_is_asked_and_the_variable_is_named() {
+    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+        let desk = Desk::open(place, provider(Tweets::default()), &[(WITH_COLLECTOR, "1")]);
+        let answer = start(&desk, &json!({ "usernames": "alice" }));
+        assert_eq!((answer.status, &answer.body["error"]["code"]), (503, &json!("NOT_CONFIGURED")), "{}", answer.body);
+        assert!(answer.body["error"]["message"].as_str().unwrap().contains("TWITTER_API_KEY"));
+        assert_eq!(desk.call("GET", "/api/v1/jobs?job_type=tweet_scrape", None, None).body["data"]["items"], json!([]));
+    }
+}
+
+// covers: TWEET-71, TWEET-159, TWEET-GAP-18
+#[tokio::test(flavor = "multi_thread")]
+async fn new_tweets_are_told_to_a_webhook_that_wants_to_know() {
+    let (url, told) = webhook();
+    everywhere(
+        &Tweets::default(),
+        &[("AUTO_SUMMARIZATION_ENABLED", "true"), ("SUMMARIZATION_WEBHOOK_URL", &url)],
+        |desk| {
+            let done = scrape(desk, &json!({ "usernames": "alice", "limit": 20 }));
+            let event = told.recv_timeout(Duration::from_secs(60)).unwrap();
+            assert_eq!((&event["event"], &event["project_key"]), (&json!("tweets.collected"), &json!("default")));
+            assert_eq!((&event["data"]["username"], &event["data"]["job"]), (&json!("alice"), &done["task_id"]));
+            assert_eq!(event["data"]["tweet_ids"].as_array().map(Vec::len), Some(20));
+            // Nothing new, nothing to tell.
+            scrape(desk, &json!({ "usernames": "alice", "limit": 20 }));
+            assert!(told.recv_timeout(Duration::from_secs(7)).is_err());
+        },
+    );
+}
+
+/// Somebody who wants to know.
+fn webhook() -> (String, mpsc::Receiver<Value>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut reader = BufReader::new(stream.unwrap());
+            let (mut length, mut line) = (0, String::new());
+            while reader.read_line(&mut line).unwrap() > 2 {
+                if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap();
+                }
+                line.clear();
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            reader
+                .get_mut()
+                .write_all(b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                .unwrap();
+            if tell.send(serde_json::from_slice(&body).unwrap()).is_err() {
+                return;
+            }
+        }
+    });
+    (url, told)
+}
