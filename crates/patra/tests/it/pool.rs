@@ -337,7 +337,8 @@ async fn a_project_is_told_what_it_can_collect_from() {
 
 #[track_caller]
 fn wait<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..600 {
+    // What a process had in its hands when it was killed is taken up when its lease of a minute has run out.
+    for _ in 0..1_500 {
         if let Some(found) = look() {
             return found;
         }
