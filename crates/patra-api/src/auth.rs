@@ -68,12 +68,13 @@ impl Tenant {
                 self.admit(api, body).await?;
                 Ok(body.to_owned())
             }
-            (None, None) => {
-                let message = "the request names no project";
-                Err(field(Failure::bad_request(message))
-                    .hint("use the header X-Project-Key, or project_key in the query or the body"))
-            }
+            (None, None) => Err(unnamed()),
         }
+    }
+
+    /// The project that is read, where it must be one: that of the request, or of a key that is for no other.
+    pub(crate) fn one(&self) -> Result<String, Failure> {
+        self.sight()?.map(str::to_owned).ok_or_else(unnamed)
     }
 
     /// Refuses keys that are bound to projects what is of no project.
@@ -130,6 +131,12 @@ impl Tenant {
             }
         }
     }
+}
+
+fn unnamed() -> Failure {
+    Failure::bad_request("the request names no project")
+        .hint("use the header X-Project-Key, or project_key in the query or the body")
+        .detail("field", PROJECT_QUERY.into())
 }
 
 /// Reading needs `read`, changing needs `write`.

@@ -42,6 +42,7 @@ pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, rng: Rng, signals: mp
     let began = shared.ports.clock.steady();
     let mut runner = Runner {
         began,
+        job_type: job_type(&lease.provenance_code, &lease.endpoint_name).into(),
         partition: Inventory {
             provenance_code: lease.provenance_code.clone(),
             endpoint_name: lease.endpoint_name.clone(),
@@ -65,6 +66,7 @@ pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, rng: Rng, signals: mp
 
 struct Runner {
     shared: Arc<Shared>,
+    job_type: Arc<str>,
     began: Ts,
     machine: Run,
     partition: Inventory,
@@ -155,7 +157,7 @@ impl Runner {
             match wants[at].clone() {
                 Want::Tx(tx) => {
                     let shared = Arc::clone(&self.shared);
-                    let job_type = job_type_of(self.machine.lease());
+                    let job_type = Arc::clone(&self.job_type);
                     self.in_flight.push(Box::pin(async move {
                         let (is_page, sent) = (matches!(tx, Tx::CommitBatch(_)), shared.ports.clock.steady());
                         let answer = crash::around("run", tx.name(), || shared.ports.store.execute(tx)).await;
@@ -200,14 +202,14 @@ impl Runner {
                         let (first, left) = (comes_first(&self.partition), Departure { at: self.now(), details });
                         let lane = self.lane(&spec, details).clone();
                         let lease = self.machine.lease();
-                        let (project, job_type) = (lease.project_key.clone(), job_type_of(lease));
+                        let (project, job_type) = (lease.project_key.clone(), Arc::clone(&self.job_type));
                         self.in_flight.push(Box::pin(async move {
                             let leave = Leave { token, lane, first, credential };
                             let read = || read(&shared, &spec, &fetch, window, &params, leave);
                             let mut result = crash::around("run", "Fetch", read).await;
                             if let Ok(page) = &mut result {
                                 for warning in &page.warnings {
-                                    tracing::warn!(project, job_type, "{warning}");
+                                    tracing::warn!(project, job_type = &*job_type, "{warning}");
                                 }
                                 pool::capture(&shared, &project, &job_type, page).await;
                             }
@@ -378,10 +380,6 @@ struct Leave {
     lane: Lane,
     first: bool,
     credential: Option<CredentialId>,
-}
-
-fn job_type_of(lease: &Lease) -> String {
-    job_type(&lease.provenance_code, &lease.endpoint_name).to_owned()
 }
 
 /// One page: render, send, decode. Decoding is off the I/O threads when the body is large.

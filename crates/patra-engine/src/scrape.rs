@@ -13,7 +13,7 @@ use patra_core::port::source::{Source, SourceFilter};
 use patra_core::port::{CommandsExt as _, Queries, Store};
 use patra_core::protocol::run::{Ended, Outcome};
 use patra_core::state::{TaskStatus, TriggerType};
-use patra_core::tx::{Busy, Cancel, Lease, NewScrape, SaveSources, Target, TxError};
+use patra_core::tx::{Busy, Cancel, Lease, NewScrape, SaveSources, SavedSource, Target, TxError};
 use patra_core::{Code, SourceId, Ts};
 
 use crate::shared::{Shared, lock};
@@ -146,14 +146,7 @@ async fn stopped(queries: &dyn Queries) -> Result<Option<String>, TxError> {
 
 /// The sources of the users, in their order.
 async fn feeds(store: &dyn Store, wish: &Wish) -> Result<Vec<Source>, Error> {
-    let mut new = Vec::new();
-    for name in &wish.usernames {
-        let (name, config) = (Some(format!("@{name}")), json!({ "username": name }));
-        let said = Said { r#type: TWITTER_FEED.to_owned(), name, config, is_active: Some(false), ..Said::default() };
-        new.push(sources::checked(said).map_err(Error::Refused)?);
-    }
-    let save = SaveSources { project_key: wish.project_key.clone(), sources: new };
-    let saved = store.run(Arc::new(save)).await?.sources;
+    let saved = save(store, &wish.project_key, &wish.usernames, false).await?;
     let ids: Vec<_> = saved.iter().map(|saved| saved.id.0).collect();
     let found = store.sources(SourceFilter { ids: Some(ids.clone()), ..SourceFilter::default() }).await?;
     let mut found: BTreeMap<_, _> = found.into_iter().map(|source| (source.id.0, source)).collect();
@@ -296,14 +289,28 @@ fn user(poll: &JobPoll) -> Value {
 
 /// Adds users to those who are followed (TWEET-97): a source each, if there is none.
 pub async fn follow(store: &dyn Store, project_key: &str, usernames: &[String]) -> Result<Vec<SourceId>, Error> {
-    let mut new = Vec::new();
-    for name in usernames {
-        let (name, config) = (Some(format!("@{name}")), json!({ "username": name }));
-        let said = Said { r#type: TWITTER_FEED.to_owned(), name, config, ..Said::default() };
-        new.push(sources::checked(said).map_err(Error::Refused)?);
-    }
-    let saved = store.run(Arc::new(SaveSources { project_key: project_key.to_owned(), sources: new })).await?;
-    Ok(saved.sources.iter().filter(|saved| !saved.existed).map(|saved| saved.id).collect())
+    let saved = save(store, project_key, usernames, true).await?;
+    Ok(saved.iter().filter(|saved| !saved.existed).map(|saved| saved.id).collect())
+}
+
+/// Makes a source for each user who has none; those who have one keep it as it is.
+async fn save(
+    store: &dyn Store,
+    project_key: &str,
+    usernames: &[String],
+    follow: bool,
+) -> Result<Vec<SavedSource>, Error> {
+    let of = |name: &String| Said {
+        r#type: TWITTER_FEED.to_owned(),
+        name: Some(format!("@{name}")),
+        config: json!({ "username": name }),
+        is_active: Some(follow),
+        ..Said::default()
+    };
+    let new =
+        usernames.iter().map(|name| sources::checked(of(name))).collect::<Result<_, _>>().map_err(Error::Refused)?;
+    let save = SaveSources { project_key: project_key.to_owned(), sources: new };
+    Ok(store.run(Arc::new(save)).await?.sources)
 }
 
 /// What the end of a poll means beyond its source: a key that is refused, or a balance that is used up, ends the whole scrape

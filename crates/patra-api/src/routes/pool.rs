@@ -53,6 +53,12 @@ fn library(scope: Option<&str>) -> Result<Library, Failure> {
     scope.parse().map_err(|_| invalid("scope", scope, "scope must be 'project' or 'shared'"))
 }
 
+/// What a reader sees. Absent means both libraries (POOL-07).
+fn sight(scope: Option<&str>) -> Result<Sight, Failure> {
+    let Some(scope) = scope else { return Ok(Sight::Effective) };
+    scope.parse().map_err(|_| invalid("scope", scope, "scope must be 'shared', 'project' or 'effective'"))
+}
+
 fn bounded(field: &str, limit: Option<u32>, (usual, most): (u32, u32)) -> Result<u32, Failure> {
     match limit.unwrap_or(usual) {
         limit if (1..=most).contains(&limit) => Ok(limit),
@@ -241,12 +247,7 @@ pub(super) async fn urls(
 ) -> Response {
     let done = async {
         let Query(query) = query.map_err(|error| Failure::bad_request(error.body_text()))?;
-        let sight = match query.scope.as_deref() {
-            None => Sight::Effective,
-            Some(scope) => scope
-                .parse()
-                .map_err(|_| invalid("scope", scope, "scope must be 'shared', 'project' or 'effective'"))?,
-        };
+        let sight = sight(query.scope.as_deref())?;
         let page = number("page", query.page.as_deref(), 1, u32::MAX)?;
         let page_size = number("page_size", query.page_size.as_deref(), PAGE.0, PAGE.1)?;
         let source = match query.source.as_deref() {
@@ -261,10 +262,7 @@ pub(super) async fn urls(
         // The shared library can be looked at before there is any project (POOL-51).
         let project_key = match sight {
             Sight::Shared => String::new(),
-            _ => match tenant.sight()? {
-                Some(key) => key.to_owned(),
-                None => tenant.named(&api, None).await?,
-            },
+            _ => tenant.one()?,
         };
         let found = api
             .store
@@ -340,10 +338,7 @@ pub(super) async fn capture_config(
     Extension(tenant): Extension<Tenant>,
 ) -> Response {
     let done = async {
-        let key = match tenant.sight()? {
-            Some(key) => key.to_owned(),
-            None => tenant.named(&api, None).await?,
-        };
+        let key = tenant.one()?;
         let mut data = capture_json(&api, &key).await?;
         data["unknown_job_types"] = json!([]);
         Ok((StatusCode::OK, data, json!({})))
@@ -380,16 +375,8 @@ pub(super) async fn news_resources(
 ) -> Response {
     let done = async {
         let Query(ResourcesQuery { scope }) = query.map_err(|error| Failure::bad_request(error.body_text()))?;
-        let sight: Sight = match scope.as_deref() {
-            None => Sight::Effective,
-            Some(scope) => scope
-                .parse()
-                .map_err(|_| invalid("scope", scope, "scope must be 'shared', 'project' or 'effective'"))?,
-        };
-        let key = match tenant.sight()? {
-            Some(key) => key.to_owned(),
-            None => tenant.named(&api, None).await?,
-        };
+        let sight = sight(scope.as_deref())?;
+        let key = tenant.one()?;
         let items = registry::news_resources(&*api.store, &key, sight).await?;
         let items: Vec<_> = items
             .iter()
