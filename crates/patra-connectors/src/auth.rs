@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use patra_core::credential::Token;
 use patra_core::port::signer::Signature;
-use patra_core::port::transport::Request;
+use patra_core::port::transport::{Request, Response};
 use patra_core::secret::{Secret, Secrets};
 use patra_core::state::AuthType;
 use patra_core::{Code, Fault, Level};
 use patra_spec::{Snapshot, snapshot};
 
+use crate::classify::Refused;
+use crate::decode::StatusRules;
 use crate::request::Renderer;
 
 pub use marks::shown_url;
@@ -84,6 +86,8 @@ pub struct Authoriser {
     secret_params: Vec<(String, String)>,
     /// The request that logs in.
     login: Option<Box<Renderer>>,
+    /// What the manifest says of statuses: some of them may be about the credential.
+    statuses: StatusRules,
 }
 
 impl Authoriser {
@@ -94,6 +98,7 @@ impl Authoriser {
             secret_params: marks::secret_params(spec)?,
             provenance_code: spec.provenance_code.clone(),
             endpoint_name: spec.endpoint_code.clone(),
+            statuses: StatusRules::new(spec)?,
             login,
             auth,
         })
@@ -101,6 +106,13 @@ impl Authoriser {
 
     pub fn auth(&self) -> &snapshot::Auth {
         &self.auth
+    }
+
+    /// Whether the answer says that the credential was not accepted: by its status, or by what the manifest reads in it.
+    pub fn is_rejection(&self, response: &Response) -> bool {
+        let unread = Refused::from(Fault::new(Code::PlatformError, Level::L2, String::new()));
+        self.auth.is_rejection(response.status)
+            || self.statuses.refine(unread, response).fault.code == Code::UpstreamAuthFailed
     }
 
     /// The source and its endpoint, which credentials are bound to.

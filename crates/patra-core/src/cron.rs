@@ -1,6 +1,8 @@
 //! Cron patterns of five fields, in UTC: minute, hour, day of the month, month, day of the week. Pure: when a pattern fires
 //! next is arithmetic on the calendar.
 
+mod timetable;
+
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -9,6 +11,8 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
 use crate::time::Ts;
+
+pub use timetable::Timetable;
 
 /// Longest pattern that is read. What anybody writes has a few dozen bytes.
 pub const MAX_PATTERN: usize = 256;

@@ -134,7 +134,9 @@ impl Collector {
     async fn tick(&mut self) -> Result<Due, TxError> {
         self.sync_types().await?;
         let store = Arc::clone(&self.shared.ports.store);
-        let due = store.due(MAX_DUE).await?;
+        let by_clock = self.scrape().await?;
+        let mut due = store.due(MAX_DUE).await?;
+        due.next = due.next.into_iter().chain(by_clock).min();
         if !due.sources.is_empty() {
             tracing::info!("{} source(s) due", due.sources.len());
         }
@@ -153,6 +155,16 @@ impl Collector {
         crash::point("after-tick");
         store.run(self.beat(false)).await?;
         Ok(due)
+    }
+
+    /// Begins the scrape that the clock asks for. When it asks again.
+    async fn scrape(&self) -> Result<Option<Ts>, TxError> {
+        let store = &self.shared.ports.store;
+        let settings = store.settings().await?;
+        if no_tweets(&**store, &settings).await?.is_some() {
+            return Ok(None);
+        }
+        scrape::schedule::fire(store, &settings, self.shared.ports.clock.now()).await
     }
 
     /// Tells the store what is known of the types, when that has changed.
@@ -251,15 +263,22 @@ async fn types(store: &dyn Store, intervals: &Intervals) -> Result<Vec<TypeRow>,
     let settings = store.settings().await?;
     let mut intervals = intervals.clone();
     intervals.config(settings.iter().map(|(key, value)| (key.as_str(), value.as_str())));
-    let off = settings.iter().any(|(key, value)| key == SCRAPER_ENABLED && value == "false");
-    let no_tweets = match off {
-        true => Some("scheduled scraping is switched off by SCRAPER_ENABLED".to_owned()),
-        false => scrape::not_configured(store).await?,
-    };
+    let no_tweets = no_tweets(store, &settings).await?;
+    let by_clock = scrape::schedule::instead_of_interval(&settings);
     let row = |(name, interval): (&str, _)| TypeRow {
         r#type: name.to_owned(),
         interval,
-        unsupported: sources::unsupported(name).or(no_tweets.clone().filter(|_| sources::is_of_tweets(name))),
+        unsupported: sources::unsupported(name)
+            .or(no_tweets.clone().filter(|_| sources::is_of_tweets(name)))
+            .or(by_clock.clone().filter(|_| name == sources::TWITTER_FEED)),
     };
     Ok(intervals.iter().map(row).collect())
+}
+
+/// Why no tweets are collected without being asked for, if so (TWEET-115).
+async fn no_tweets(store: &dyn Store, settings: &[(String, String)]) -> Result<Option<String>, TxError> {
+    match settings.iter().any(|(key, value)| key == SCRAPER_ENABLED && value == "false") {
+        true => Ok(Some("scheduled scraping is switched off by SCRAPER_ENABLED".to_owned())),
+        false => scrape::not_configured(store).await,
+    }
 }

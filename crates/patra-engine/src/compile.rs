@@ -4,6 +4,7 @@
 mod fan;
 mod value;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -54,7 +55,19 @@ pub(crate) struct Frozen {
 /// Where a manifest comes from.
 enum Registered<'a> {
     Rows(Vec<patra_core::registry::Row>),
-    Manifest(&'a Manifest),
+    Manifest(Cow<'a, Manifest>),
+}
+
+impl<'a> Registered<'a> {
+    fn manifest(self, code: &str) -> Result<Cow<'a, Manifest>, NotCompiled> {
+        match self {
+            Registered::Manifest(manifest) => Ok(manifest),
+            Registered::Rows(rows) => {
+                let read = patra_spec::registry::manifest(code, &rows);
+                Ok(Cow::Owned(read.map_err(|problems| problems.to_string())?))
+            }
+        }
+    }
 }
 
 /// How an endpoint is wanted.
@@ -93,20 +106,37 @@ impl Compiler {
 
     /// The endpoint that a source polls.
     pub(crate) async fn endpoint(&mut self, store: &dyn Store, target: &Target) -> Result<Arc<Frozen>, NotCompiled> {
-        let registered = match &target.manifest {
-            Some(own) => (own.version(), Registered::Manifest(own)),
-            None => self.registered(store, &target.provenance_code).await?,
-        };
-        let elsewhere = match &registered {
-            (_, Registered::Manifest(_)) if target.provenance_code == sources::TWITTER => tweets_from(store).await?,
-            _ => None,
-        };
-        let registered = match &elsewhere {
-            Some(manifest) => (manifest.version(), Registered::Manifest(manifest)),
-            None => registered,
-        };
+        let registered = self.of_target(store, target).await?;
         let asked = Asked { operation: Operation::Harvest, overrides: "{}", entries: target.entries };
         self.of(registered, &target.provenance_code, &target.endpoint_name, asked)
+    }
+
+    /// An endpoint that is asked by itself, by nobody's plan.
+    pub(crate) async fn question(&self, store: &dyn Store, target: &Target) -> Result<Snapshot, NotCompiled> {
+        let (_, registered) = self.of_target(store, target).await?;
+        let manifest = registered.manifest(&target.provenance_code)?;
+        let (endpoint, none) = (&target.endpoint_name, Overrides::default());
+        let compiled = patra_spec::inspect(&manifest, endpoint, Operation::Harvest, &none);
+        Ok(compiled.map_err(|problems| problems.to_string())?.snapshot)
+    }
+
+    async fn of_target<'a>(
+        &self,
+        store: &dyn Store,
+        target: &'a Target,
+    ) -> Result<(String, Registered<'a>), NotCompiled> {
+        let registered = match &target.manifest {
+            Some(own) => (own.version(), Registered::Manifest(Cow::Borrowed(own))),
+            None => self.registered(store, &target.provenance_code).await?,
+        };
+        let is_built_in = matches!(registered, (_, Registered::Manifest(_)));
+        match target.provenance_code == sources::TWITTER && is_built_in {
+            true => Ok(match tweets_from(store).await? {
+                Some(manifest) => (manifest.version(), Registered::Manifest(Cow::Owned(manifest))),
+                None => registered,
+            }),
+            false => Ok(registered),
+        }
     }
 
     async fn frozen(&mut self, queries: &dyn Queries, trigger: &TriggerTaken) -> Result<Arc<Frozen>, NotCompiled> {
@@ -127,7 +157,7 @@ impl Compiler {
             None => match sources::built_in(code) {
                 Some(manifest) => {
                     let manifest = manifest?;
-                    Ok((manifest.version(), Registered::Manifest(manifest)))
+                    Ok((manifest.version(), Registered::Manifest(Cow::Borrowed(manifest))))
                 }
                 None => Err(format!("no manifest is applied for `{code}`").into()),
             },
@@ -151,27 +181,14 @@ impl Compiler {
         if let Some(known) = self.known.get(&key) {
             return Ok(Arc::clone(known));
         }
-        let (stored, mut changed);
-        let manifest = match registered {
-            Registered::Manifest(manifest) => manifest,
-            Registered::Rows(rows) => {
-                let read = patra_spec::registry::manifest(code, &rows);
-                stored = read.map_err(|problems| problems.to_string())?;
-                &stored
-            }
-        };
-        let manifest = match entries {
-            Some(path) => {
-                changed = manifest.clone();
-                if let Some(endpoint) = changed.endpoints.get_mut(endpoint) {
-                    endpoint.response.items_path = Some(path.to_owned());
-                }
-                &changed
-            }
-            None => manifest,
-        };
+        let mut manifest = registered.manifest(code)?;
+        if let Some(path) = entries
+            && let Some(known) = manifest.to_mut().endpoints.get_mut(endpoint)
+        {
+            known.response.items_path = Some(path.to_owned());
+        }
         let overrides = overrides(asked)?;
-        let compiled = patra_spec::compile_with(manifest, endpoint, operation, &overrides);
+        let compiled = patra_spec::compile_with(&manifest, endpoint, operation, &overrides);
         let compiled = compiled.map_err(|problems| problems.to_string())?;
         let labels = json!({
             "provenance": compiled.labels.provenance,

@@ -208,9 +208,9 @@ impl Credentials {
                 },
             };
             let answer = self.exchange(errand, credential, &secrets, token.as_ref()).await?;
-            let status = answer.as_ref().ok().map(|response| response.status);
-            let Some(status) = status.filter(|status| errand.authoriser.auth().is_rejection(*status)) else {
-                if status.is_some() && state.status == TokenStatus::Rejected {
+            let rejection = answer.as_ref().ok().filter(|response| errand.authoriser.is_rejection(response));
+            let Some(status) = rejection.map(|response| response.status) else {
+                if answer.is_ok() && state.status == TokenStatus::Rejected {
                     self.mark(credential, &state, None).await;
                 }
                 return Ok(answer);

@@ -11,6 +11,8 @@ use patra_core::state::{CookieStatus, TaskStatus};
 use patra_core::tx::{Archived, BatchStats, Inventory, Lease, TxError};
 use patra_core::{Fault, Ts};
 
+use crate::scrape;
+
 /// Something that wants to know what happens, such as a progress display. Called from the engine's tasks: return soon.
 pub trait Listener: fmt::Debug + Send + Sync {
     fn on(&self, event: &RunEvent<'_>) {
@@ -105,10 +107,13 @@ fn log_poll(lease: &Lease, ended: &Ended, duration: Duration) {
     match &ended.outcome {
         Outcome::Closed(TaskStatus::Succeeded | TaskStatus::Partial, _) => tracing::info!(
             source.id = id,
+            task.id = lease.task.0,
             name,
             r#type,
             fetched = stats.ret_count,
             inserted = stats.inserted,
+            skipped = stats.updated + stats.skipped,
+            errors = stats.failed,
             duration_ms,
             "collected"
         ),
@@ -117,8 +122,13 @@ fn log_poll(lease: &Lease, ended: &Ended, duration: Duration) {
         }
         Outcome::Closed(_, Some(error)) => tracing::warn!(
             source.id = id,
+            task.id = lease.task.0,
             name,
             r#type,
+            fetched = stats.ret_count,
+            inserted = stats.inserted,
+            skipped = stats.updated + stats.skipped,
+            errors = stats.failed + 1,
             code = error.code.as_str(),
             level = error.level.as_str(),
             error = error.message,
@@ -127,6 +137,24 @@ fn log_poll(lease: &Lease, ended: &Ended, duration: Duration) {
         ),
         outcome => tracing::warn!(source.id = id, name, r#type, outcome = ?outcome, duration_ms, "not collected"),
     }
+}
+
+/// One line for each scrape that has ended, with its report (TWEET-68).
+pub(crate) fn scraped(status: &scrape::Status, report: &serde_json::Value) {
+    let number = |name: &str| report[name].as_u64().unwrap_or_default();
+    tracing::info!(
+        task_id = status.task_id,
+        status = status.status,
+        users = number("total_users"),
+        successful = number("successful_users"),
+        failed = number("failed_users"),
+        fetched = number("total_tweets"),
+        new = number("new_tweets"),
+        skipped = number("skipped_tweets"),
+        errors = number("total_errors"),
+        elapsed_seconds = report["elapsed_seconds"].as_f64(),
+        "a scrape has ended"
+    );
 }
 
 fn log_end(lease: &Lease, ended: &Ended) {

@@ -98,6 +98,15 @@ pub enum Refused {
     Store(#[from] TxError),
 }
 
+/// The setting that takes parameters out of URLs which follow a reader instead of naming a page (POOL-124).
+pub const REMOVE_TRACKING: &str = "pool.remove_tracking";
+
+/// How URLs are written, by the settings.
+async fn options(store: &dyn Store) -> Result<Options, TxError> {
+    let settings = store.settings().await?;
+    Ok(Options { remove_tracking: settings.iter().any(|(key, value)| key == REMOVE_TRACKING && value == "true") })
+}
+
 /// Puts the URLs of documents into a library. Running it again changes nothing.
 pub async fn extract(store: &dyn Store, wish: &Extract) -> Result<Tally, Refused> {
     let filter = DocumentFilter {
@@ -122,14 +131,15 @@ pub async fn extract(store: &dyn Store, wish: &Extract) -> Result<Tally, Refused
             return Err(Refused::Missing(missing));
         }
     }
-    let mut pour = Pour::new(store, &wish.project_key, wish.library, UrlSource::Document);
+    let options = options(store).await?;
+    let mut pour = Pour::new(store, &wish.project_key, wish.library, UrlSource::Document, options);
     let mut page = filter;
     while pour.tally.scanned < u64::from(wish.limit) && !pour.tally.partial {
         page.limit = AT_ONCE.min(wish.limit - pour.tally.scanned as u32);
         let found = store.documents(page.clone()).await?;
         for document in &found {
             let source_ref = json!({ "document_id": document.id }).to_string();
-            pour.add(&source_ref, |finder| search(document, wish.include_uri, finder)).await?;
+            pour.add(&source_ref, |finder| search(document, wish.include_uri, options, finder)).await?;
         }
         match found.last() {
             Some(last) => page.before = Some(last.id),
@@ -141,12 +151,12 @@ pub async fn extract(store: &dyn Store, wish: &Extract) -> Result<Tally, Refused
 
 /// What is searched of a document: `content` and `extracted_data`; of what was collected, the content and the record as it came.
 /// Its own address is no link of its own.
-fn search(document: &Document, include_uri: bool, finder: &mut Finder) -> Option<String> {
+fn search(document: &Document, include_uri: bool, options: Options, finder: &mut Finder) -> Option<String> {
     let fields: Value = serde_json::from_str(&document.fields).unwrap_or_default();
     if let Some(content) = fields["content"].as_str() {
         finder.text(content);
     }
-    let own = fields["uri"].as_str().or(fields["url"].as_str()).and_then(|own| normalise(own, Options::default()).ok());
+    let own = fields["uri"].as_str().or(fields["url"].as_str()).and_then(|own| normalise(own, options).ok());
     match document.kind.as_str() {
         "document" => finder.value(&fields["extracted_data"]),
         _ => finder.json(&document.payload),
@@ -187,7 +197,8 @@ pub async fn look_back(store: &dyn Store, wish: &LookBack) -> Result<Tally, Refu
             return Err(Refused::Missing(missing));
         }
     }
-    let mut pour = Pour::new(store, &wish.project_key, wish.library, UrlSource::Task);
+    let options = options(store).await?;
+    let mut pour = Pour::new(store, &wish.project_key, wish.library, UrlSource::Task, options);
     for job in &jobs {
         pour_job(store, job, &mut pour).await?;
         if pour.tally.partial {
@@ -230,6 +241,7 @@ struct Pour<'a> {
     library: Library,
     project_key: &'a str,
     source: UrlSource,
+    options: Options,
     /// Hashes of what was found in this call.
     seen: HashSet<[u8; 16]>,
     waiting: Vec<FoundUrl>,
@@ -237,9 +249,15 @@ struct Pour<'a> {
 }
 
 impl<'a> Pour<'a> {
-    fn new(store: &'a dyn Store, project_key: &'a str, library: Library, source: UrlSource) -> Pour<'a> {
+    fn new(
+        store: &'a dyn Store,
+        project_key: &'a str,
+        library: Library,
+        source: UrlSource,
+        options: Options,
+    ) -> Pour<'a> {
         let (seen, waiting, tally) = (HashSet::new(), Vec::new(), Tally::default());
-        Pour { store, library, project_key, source, seen, waiting, tally }
+        Pour { store, library, project_key, source, options, seen, waiting, tally }
     }
 
     /// One document or task.
@@ -258,7 +276,7 @@ impl<'a> Pour<'a> {
         source_ref: &str,
         search: impl FnOnce(&mut Finder) -> Option<String>,
     ) -> Result<(), TxError> {
-        let mut finder = Finder::new(Options::default());
+        let mut finder = Finder::new(self.options);
         let own = search(&mut finder);
         let found = finder.finish();
         self.tally.too_long += found.too_long as u64;

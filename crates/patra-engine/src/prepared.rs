@@ -33,6 +33,16 @@ pub(crate) struct Spec {
 }
 
 impl Spec {
+    pub(crate) fn new(snapshot: Snapshot, pager: Pager) -> Spec {
+        Spec {
+            pager,
+            lane: Lane::of(&snapshot),
+            detail_lane: snapshot.two_phase.as_ref().map(|two_phase| Lane::of(&two_phase.detail)),
+            generation: snapshot.mapping_generation().into(),
+            snapshot,
+        }
+    }
+
     /// The lane of a page, or of details.
     pub(crate) fn lane(&self, details: bool) -> &Lane {
         self.detail_lane.as_ref().filter(|_| details).unwrap_or(&self.lane)
@@ -111,10 +121,8 @@ impl Prepared {
             .ok_or_else(|| broken(Level::L4, format!("there is no snapshot {hash}")))?;
         let snapshot = Snapshot::from_body(&body)
             .map_err(|error| broken(Level::L4, format!("snapshot {hash} is unreadable: {error}")))?;
-        let generation = snapshot.mapping_generation().into();
-        let (lane, detail_lane) =
-            (Lane::of(&snapshot), snapshot.two_phase.as_ref().map(|two_phase| Lane::of(&two_phase.detail)));
-        let spec = Arc::new(Spec { pager: Pager::new(&snapshot)?, lane, detail_lane, snapshot, generation });
+        let pager = Pager::new(&snapshot)?;
+        let spec = Arc::new(Spec::new(snapshot, pager));
         let mut specs = self.specs();
         if specs.len() >= MAX_ENTRIES {
             specs.clear();

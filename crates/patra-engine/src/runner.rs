@@ -26,7 +26,7 @@ use crate::events::{self, RunEvent};
 use crate::gate::{Asker, Feedback, Lane, Token, comes_first};
 use crate::pool;
 use crate::prepared::Spec;
-use crate::scrape;
+use crate::scrape::{self, existence};
 use crate::shared::{Shared, sleep_until};
 
 /// What the executor tells a run.
@@ -203,10 +203,14 @@ impl Runner {
                         let lane = self.lane(&spec, details).clone();
                         let lease = self.machine.lease();
                         let (project, job_type) = (lease.project_key.clone(), Arc::clone(&self.job_type));
+                        let feed = existence::feed(lease);
                         self.in_flight.push(Box::pin(async move {
                             let leave = Leave { token, lane, first, credential };
                             let read = || read(&shared, &spec, &fetch, window, &params, leave);
                             let mut result = crash::around("run", "Fetch", read).await;
+                            if let Some(feed) = feed {
+                                result = existence::check(&shared, feed, &fetch, &params, credential, result).await;
+                            }
                             if let Ok(page) = &mut result {
                                 for warning in &page.warnings {
                                     tracing::warn!(project, job_type = &*job_type, "{warning}");
@@ -375,15 +379,15 @@ impl Runner {
 }
 
 /// What a request leaves with.
-struct Leave {
-    token: Option<Token>,
-    lane: Lane,
-    first: bool,
-    credential: Option<CredentialId>,
+pub(crate) struct Leave {
+    pub(crate) token: Option<Token>,
+    pub(crate) lane: Lane,
+    pub(crate) first: bool,
+    pub(crate) credential: Option<CredentialId>,
 }
 
 /// One page: render, send, decode. Decoding is off the I/O threads when the body is large.
-async fn read(
+pub(crate) async fn read(
     shared: &Arc<Shared>,
     spec: &Arc<Spec>,
     fetch: &Fetch,

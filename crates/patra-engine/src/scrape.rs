@@ -1,6 +1,9 @@
 //! Tweets of users, now: a job that polls one source for each of them. A user who is followed has a source of type
 //! `twitter_feed` already; for others one is made that is not collected by itself.
 
+pub(crate) mod existence;
+pub(crate) mod schedule;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -19,6 +22,8 @@ use patra_core::{Code, SourceId, Ts};
 use crate::shared::{Shared, lock};
 use crate::sources::{self, Said, TWITTER, TWITTER_FEED};
 use crate::{collector, events, keeper};
+
+pub use schedule::SCRAPER_CRON;
 
 /// The job's type in the ledger.
 pub const JOB_TYPE: &str = "tweet_scrape";
@@ -45,6 +50,8 @@ pub enum Error {
     NotConfigured(String),
     #[error("a scrape of {} is already running", usernames.join(", "))]
     Conflict { public_id: String, usernames: Vec<String> },
+    #[error("the sources of these users are being changed; try again")]
+    Changed,
     #[error("{0}")]
     Refused(String),
     #[error(transparent)]
@@ -80,19 +87,25 @@ pub async fn begin(store: &Arc<dyn Store>, wish: &Wish) -> Result<(), Error> {
     // Twice: a poll may end, or begin, in between.
     for _ in 0..2 {
         let sources = feeds(&**store, wish).await?;
-        match collector::poll_job(store, &sources, wish.limit, wish.trigger_type, job(wish)).await {
-            Ok(None) => return Ok(()),
-            Ok(Some(Busy { public_id, sources: busy })) if !public_id.is_empty() => {
-                let name = |source: &Source| busy.contains(&source.id).then(|| username(&source.config)).flatten();
-                let usernames = sources.iter().filter_map(name).collect();
-                return Err(Error::Conflict { public_id, usernames });
-            }
-            Ok(Some(_)) => {}
-            Err(collector::Unfit::Refused(reason)) => return Err(Error::Refused(reason)),
-            Err(collector::Unfit::Store(error)) => return Err(error.into()),
+        match queue(store, wish, &sources).await {
+            Err(Error::Changed) => {}
+            done => return done,
         }
     }
-    Err(Error::Refused("the sources of these users are being changed; try again".to_owned()))
+    Err(Error::Changed)
+}
+
+async fn queue(store: &Arc<dyn Store>, wish: &Wish, sources: &[Source]) -> Result<(), Error> {
+    match collector::poll_job(store, sources, wish.limit, job(wish)).await {
+        Ok(None) => Ok(()),
+        Ok(Some(Busy { public_id, .. })) if public_id.is_empty() => Err(Error::Changed),
+        Ok(Some(Busy { public_id, sources: busy })) => {
+            let name = |source: &Source| busy.contains(&source.id).then(|| username(&source.config)).flatten();
+            Err(Error::Conflict { public_id, usernames: sources.iter().filter_map(name).collect() })
+        }
+        Err(collector::Unfit::Refused(reason)) => Err(Error::Refused(reason)),
+        Err(collector::Unfit::Store(error)) => Err(error.into()),
+    }
 }
 
 fn job(wish: &Wish) -> NewScrape {
@@ -100,6 +113,7 @@ fn job(wish: &Wish) -> NewScrape {
         public_id: wish.public_id.clone(),
         project_key: wish.project_key.clone(),
         job_type: JOB_TYPE.to_owned(),
+        trigger_type: wish.trigger_type,
         provenance_code: TWITTER.to_owned(),
         endpoint_name: TWITTER_FEED.to_owned(),
         params: json!({ "usernames": wish.usernames, "limit": wish.limit }).to_string(),
@@ -314,7 +328,8 @@ async fn save(
 }
 
 /// What the end of a poll means beyond its source: a key that is refused, or a balance that is used up, ends the whole scrape
-/// and is told; so is a far side that still asks for silence after the last try (TWEET-29, 30, 33).
+/// and is told; so is a far side that still asks for silence after the last try (TWEET-29, 30, 33). The last one of a job makes
+/// the report.
 pub(crate) async fn after(shared: &Shared, lease: &Lease, ended: &Ended) {
     if lease.provenance_code != TWITTER || lease.source.is_none() {
         return;
@@ -331,9 +346,23 @@ pub(crate) async fn after(shared: &Shared, lease: &Lease, ended: &Ended) {
         },
         _ => Ok(()),
     };
-    if let Err(error) = done {
+    if let Err(error) = done.and(report(&*shared.ports.store, lease).await) {
         events::store_failed("scrape", "after", &error);
     }
+}
+
+/// Says what became of the job whose last poll this was (TWEET-68).
+async fn report(store: &dyn Store, lease: &Lease) -> Result<(), TxError> {
+    let Some(public_id) = job_of(store, lease).await? else { return Ok(()) };
+    let Some(progress) = store.progress(&public_id).await?.filter(Progress::is_finished) else { return Ok(()) };
+    let polls = store.polls_of_job(progress.instance.0).await?;
+    // Of those that end together, one is the last.
+    let last = polls.iter().max_by_key(|poll| (poll.finished_at, poll.source)).map(|poll| poll.source);
+    let status = told(&public_id, &progress, &polls);
+    if let (true, Some(result)) = (last == lease.source, &status.result) {
+        events::scraped(&status, result);
+    }
+    Ok(())
 }
 
 /// Raises an alert, or ends both of them. That all is well is written once, and not again by every success.
@@ -357,14 +386,22 @@ async fn told_of(shared: &Shared, raised: Option<Rule>) -> Result<(), TxError> {
 
 /// Cancels what the job of a poll has left.
 async fn stop(store: &dyn Store, lease: &Lease, reason: &str) -> Result<(), TxError> {
-    let of = |id: i64| Filter { id: Some(id), limit: 1, ..Filter::default() };
-    let poll = store.list(View::Jobs, of(lease.lineage.instance.0)).await?;
-    let parent = poll.first().and_then(|row| View::Jobs.cell(row, "parent_id")).and_then(|id| id.as_int());
-    let Some(parent) = parent else { return Ok(()) };
-    let job = store.list(View::Jobs, of(parent)).await?;
-    if let Some(Cell::Text(public_id)) = job.first().and_then(|row| View::Jobs.cell(row, "public_id")) {
+    if let Some(public_id) = job_of(store, lease).await? {
         let (target, by) = (Target::Trigger(public_id), format!("task {}", lease.task));
         store.run(Cancel { target, reason: reason.to_owned(), by }).await?;
     }
     Ok(())
+}
+
+/// The public id of the job that a poll is of, if it is of one.
+async fn job_of(queries: &dyn Queries, lease: &Lease) -> Result<Option<String>, TxError> {
+    let of = |id: i64| Filter { id: Some(id), limit: 1, ..Filter::default() };
+    let poll = queries.list(View::Jobs, of(lease.lineage.instance.0)).await?;
+    let parent = poll.first().and_then(|row| View::Jobs.cell(row, "parent_id")).and_then(|id| id.as_int());
+    let Some(parent) = parent else { return Ok(None) };
+    let job = queries.list(View::Jobs, of(parent)).await?;
+    match job.first().and_then(|row| View::Jobs.cell(row, "public_id")) {
+        Some(Cell::Text(public_id)) => Ok(Some(public_id)),
+        _ => Ok(None),
+    }
 }

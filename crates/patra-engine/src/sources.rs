@@ -67,21 +67,18 @@ pub(crate) fn built_in(code: &str) -> Option<Result<&'static Manifest, String>> 
 
 /// The manifest of tweets as settings want it.
 pub(crate) fn tweets_from(base_url: Option<&str>, rate: Option<&str>) -> Result<Manifest, String> {
-    let mut text = BUILT_IN_TWITTER.to_owned();
+    let mut manifest = built_in(TWITTER).ok_or("there is no manifest of tweets")??.clone();
     if let Some(rate) = rate {
         let rate: u32 = rate.parse().map_err(|_| format!("`{TWITTER_RATE}` is {rate:?}: expected a whole number"))?;
-        let (built_in, wanted) =
-            ("refill_rate_per_sec: 3, burst: 3", format!("refill_rate_per_sec: {rate}, burst: {rate}"));
-        text = text.replace(built_in, &wanted);
+        let limit = &mut manifest.defaults.rate_limit;
+        (limit.refill_rate_per_sec, limit.burst) = (Some(f64::from(rate)), Some(rate));
     }
     if let Some(base_url) = base_url {
         let base_url = address(base_url)?;
-        text = text.replace("https://api.twitterapi.io", base_url.trim_end_matches('/'));
-        if base_url.starts_with("http:") {
-            text.push_str("\nallow_http: true\n");
-        }
+        manifest.allow_http = base_url.starts_with("http:");
+        manifest.defaults.http.base_url = Some(base_url.trim_end_matches('/').to_owned());
     }
-    patra_spec::read("sources/twitterapi_io.yaml", &text).map_err(|problems| problems.to_string())
+    Ok(manifest)
 }
 
 /// The feeds among sources as a list for other readers.

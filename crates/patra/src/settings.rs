@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::cookie::Rules;
-use patra_core::port::Notifier;
+use patra_core::cron::Timetable;
+use patra_core::port::{CommandsExt as _, Notifier, Store};
 use patra_core::secret::Secret;
 use patra_core::source::Intervals;
+use patra_core::tx::Configure;
 use patra_engine::crawler::CrawlTimes;
 use patra_engine::keeper::KeeperOptions;
 use patra_engine::{CollectorOptions, CookieRules, TimeZone};
@@ -17,6 +19,20 @@ use crate::error::Error;
 
 /// The file, in the folder that the program is started in.
 pub(crate) const DOT_ENV: &str = ".env";
+
+/// Makes the configuration table say what is wanted, where it says something else.
+pub(crate) async fn write(
+    store: &dyn Store,
+    known: &[(String, String)],
+    wanted: impl IntoIterator<Item = (&'static str, Option<String>)>,
+) -> Result<(), Error> {
+    for (key, value) in wanted {
+        if value.as_ref() != known.iter().find(|(known, _)| known == key).map(|(_, value)| value) {
+            store.run(Configure { key: key.to_owned(), value }).await?;
+        }
+    }
+    Ok(())
+}
 
 /// Variables of the process, and those of `.env` that the process has not.
 #[derive(Debug, Default)]
@@ -73,19 +89,37 @@ impl Environment {
     pub(crate) fn intervals(&self) -> (Intervals, Vec<String>) {
         let mut intervals = Intervals::default();
         let mut ignored = intervals.environment(self.variables.clone().into_iter());
-        if let Some(seconds) = self.get("SCRAPER_INTERVAL") {
-            match seconds.trim().parse::<u64>() {
-                // Sources are due by the minute.
-                Ok(seconds) if (60..=31_536_000).contains(&seconds) => {
-                    let minutes = seconds.div_ceil(60).to_string();
-                    ignored.extend(
-                        intervals.environment(std::iter::once(("fetch_interval_twitter_feed".to_owned(), minutes))),
-                    );
-                }
-                _ => ignored.push(format!("SCRAPER_INTERVAL={seconds}")),
+        match self.scraper_interval() {
+            // Sources are due by the minute.
+            Ok(Some(seconds)) => {
+                let minutes = seconds.div_ceil(60).to_string();
+                ignored.extend(
+                    intervals.environment(std::iter::once(("fetch_interval_twitter_feed".to_owned(), minutes))),
+                );
             }
+            Ok(None) => {}
+            Err(_) => ignored.push("SCRAPER_INTERVAL".to_owned()),
         }
         (intervals, ignored)
+    }
+
+    fn scraper_interval(&self) -> Result<Option<u64>, Error> {
+        self.number("SCRAPER_INTERVAL", 60, 31_536_000)
+    }
+
+    /// When followed users are scraped together, in the place of an interval for each (TWEET-113, 114).
+    pub(crate) fn scraper_cron(&self) -> Result<Option<String>, Error> {
+        let interval = self.scraper_interval()?;
+        let Some(text) = self.get("SCRAPER_CRON") else { return Ok(None) };
+        if interval.is_some() {
+            let message = "SCRAPER_CRON and SCRAPER_INTERVAL are both set: scraping goes by one of them";
+            return Err(Error::configuration(message));
+        }
+        let wrong = |reason| {
+            let example = "expected a pattern such as `0 */6 * * *` or `CRON_TZ=Europe/Berlin 0 6 * * *`";
+            Error::configuration(format!("SCRAPER_CRON is {text:?}: {reason}; {example}"))
+        };
+        text.parse::<Timetable>().map(|table| Some(table.to_string())).map_err(wrong)
     }
 
     fn minutes(&self, name: &str) -> Result<Option<Duration>, Error> {

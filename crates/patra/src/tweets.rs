@@ -12,12 +12,12 @@ use patra_core::tweet;
 use patra_core::tx::Configure;
 use patra_engine::SCRAPER_ENABLED;
 use patra_engine::admin::{self, Named};
-use patra_engine::scrape;
+use patra_engine::scrape::{self, SCRAPER_CRON};
 use patra_engine::sources::{TWITTER, TWITTER_BASE_URL, TWITTER_RATE};
 
 use crate::cli::Global;
 use crate::error::Error;
-use crate::settings::Environment;
+use crate::settings::{self, Environment};
 use crate::vault;
 
 /// The credential that holds the key of the environment.
@@ -25,25 +25,44 @@ const ALIAS: &str = "twitterapi_io_env";
 /// What it is recognised by, so that it is not stored anew at every start.
 const FINGERPRINT: &str = "twitter.key_fingerprint";
 
+/// What a command has to do with the schedule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    /// It collects: what it is not told does not hold.
+    Keeps,
+    /// It asks once: the schedule is that of whoever collects.
+    Visits,
+}
+
 /// Takes over what the environment says.
-pub(crate) async fn settle(global: &Global, store: &Arc<dyn Store>) -> Result<(), Error> {
+pub(crate) async fn settle(global: &Global, store: &Arc<dyn Store>, part: Part) -> Result<(), Error> {
     let environment = Environment::read();
-    let rate = environment.twitter_rate()?.map(|rate| rate.to_string());
-    let enabled = environment.get("SCRAPER_ENABLED").map(|_| environment.flag("SCRAPER_ENABLED").to_string());
-    let wanted = [
-        (TWITTER_BASE_URL, environment.get("TWITTER_BASE_URL").map(|url| url.trim().to_owned())),
-        (TWITTER_RATE, rate),
-        (SCRAPER_ENABLED, enabled),
-    ];
+    let far_side = far_side(&environment)?;
     let settings = store.settings().await?;
     let set = |key: &str| settings.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
-    for (key, value) in wanted {
-        if value != set(key) {
-            store.run(Configure { key: key.to_owned(), value }).await?;
-        }
-    }
+    let wanted = match part {
+        Part::Keeps => far_side.into_iter().chain(schedule(&environment)?).collect::<Vec<_>>(),
+        Part::Visits => far_side.into_iter().filter(|(_, value)| value.is_some()).collect(),
+    };
+    settings::write(&**store, &settings, wanted).await?;
     adopt(global, &**store, &environment, set(FINGERPRINT)).await?;
-    follow(&**store, &environment).await
+    match part {
+        Part::Keeps => follow(&**store, &environment).await,
+        Part::Visits => Ok(()),
+    }
+}
+
+type Settings<const N: usize> = [(&'static str, Option<String>); N];
+
+fn far_side(environment: &Environment) -> Result<Settings<2>, Error> {
+    let base_url = environment.get("TWITTER_BASE_URL").map(|url| url.trim().to_owned());
+    let rate = environment.twitter_rate()?.map(|rate| rate.to_string());
+    Ok([(TWITTER_BASE_URL, base_url), (TWITTER_RATE, rate)])
+}
+
+fn schedule(environment: &Environment) -> Result<Settings<2>, Error> {
+    let enabled = environment.get("SCRAPER_ENABLED").map(|_| environment.flag("SCRAPER_ENABLED").to_string());
+    Ok([(SCRAPER_ENABLED, enabled), (SCRAPER_CRON, environment.scraper_cron()?)])
 }
 
 /// Stores the key, sealed, when it is another than before.

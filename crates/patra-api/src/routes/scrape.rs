@@ -103,6 +103,7 @@ fn refused(error: Error) -> Failure {
         Error::Conflict { public_id, usernames } => Failure::new(StatusCode::CONFLICT, Code::TaskConflict, message)
             .detail("task_id", public_id.into())
             .detail("usernames", usernames.into()),
+        Error::Changed => Failure::new(StatusCode::CONFLICT, Code::TaskConflict, message),
         Error::Refused(_) => Failure::bad_request(message),
         Error::Store(error) => error.into(),
     }

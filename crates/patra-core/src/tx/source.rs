@@ -126,6 +126,7 @@ pub struct NewScrape {
     pub public_id: String,
     pub project_key: String,
     pub job_type: String,
+    pub trigger_type: TriggerType,
     pub provenance_code: String,
     pub endpoint_name: String,
     /// JSON, an object.

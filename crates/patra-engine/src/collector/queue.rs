@@ -268,7 +268,6 @@ pub(crate) async fn poll_job(
     store: &Arc<dyn Store>,
     sources: &[Source],
     limit: Option<u32>,
-    trigger_type: TriggerType,
     job: NewScrape,
 ) -> Result<Option<Busy>, Unfit> {
     let mut queue = Queue::new(Arc::clone(store));
@@ -277,7 +276,7 @@ pub(crate) async fn poll_job(
     let mut polls = Vec::with_capacity(sources.len());
     for source in sources {
         let limit = limit.or(limits.get(&source.id).copied());
-        polls.push(queue.poll(source, limit, trigger_type, now, &mut snapshots).await?);
+        polls.push(queue.poll(source, limit, job.trigger_type, now, &mut snapshots).await?);
     }
     let snapshots = snapshots.into_iter().collect();
     let poll = Poll { polls, unfit: Vec::new(), snapshots, job: Some(job) };

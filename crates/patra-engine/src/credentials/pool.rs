@@ -129,8 +129,8 @@ impl Credentials {
                 Err(Trouble::Failed(refused)) => return Err(refused),
                 Err(Trouble::Rejected(fault)) => return Err(fault.into()),
             };
-            let status = answer.as_ref().ok().map(|response| response.status);
-            let Some(status) = status.filter(|status| errand.authoriser.auth().is_rejection(*status)) else {
+            let rejection = answer.as_ref().ok().filter(|response| errand.authoriser.is_rejection(response));
+            let Some(status) = rejection.map(|response| response.status) else {
                 return Ok(Sent { answer, credential: Some(credential.id), cookie: Some(used) });
             };
             let message = format!("the far side answered {status} to the cookie `{}`", used.name);

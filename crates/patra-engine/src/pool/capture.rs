@@ -13,6 +13,7 @@ use patra_core::project::Library;
 use patra_core::protocol::run::Page;
 use patra_core::tx::{Capture, MAX_CAPTURED, TxError, WriteNote};
 
+use super::options;
 use crate::shared::{Shared, lock};
 
 /// How long a change may take to be noticed: less than the minute of POOL-70.
@@ -31,6 +32,7 @@ struct Known {
     until: Option<Ts>,
     /// By project and job type.
     wanted: BTreeMap<(String, String), Library>,
+    options: Options,
 }
 
 impl Rules {
@@ -40,22 +42,24 @@ impl Rules {
         tracing::warn!(job_type, error, "the URLs of a page could not be captured; `patra pool look-back` finds them");
     }
 
-    /// Where URLs of this job type go, if anywhere.
+    /// Where URLs of this job type go, if anywhere, and how they are written.
     pub(crate) async fn library(
         &self,
         store: &dyn Store,
         now: Ts,
         project_key: &str,
         job_type: &str,
-    ) -> Result<Option<Library>, TxError> {
+    ) -> Result<Option<(Library, Options)>, TxError> {
         let is_old = lock(&self.known).until.is_none_or(|until| until <= now);
         if is_old {
             let rules = store.capture_rules(None).await?;
             let wanted = rules.into_iter().filter(|rule| rule.enabled).map(wanted).collect();
-            *lock(&self.known) = Known { until: Some(now + LOOK_EVERY), wanted };
+            let options = options(store).await?;
+            *lock(&self.known) = Known { until: Some(now + LOOK_EVERY), wanted, options };
         }
         let key = (project_key.to_owned(), job_type.to_owned());
-        Ok(lock(&self.known).wanted.get(&key).copied())
+        let known = lock(&self.known);
+        Ok(known.wanted.get(&key).map(|library| (*library, known.options)))
     }
 }
 
@@ -77,12 +81,12 @@ pub async fn job_types(
 /// Notes the URLs of a page on it, where somebody wants them. Whatever goes wrong here, the page is collected (POOL-88).
 pub(crate) async fn capture(shared: &Shared, project_key: &str, job_type: &str, page: &mut Page) {
     let now = shared.ports.clock.steady();
-    let library = match shared.capture.library(&*shared.ports.store, now, project_key, job_type).await {
-        Ok(Some(library)) => library,
+    let (library, options) = match shared.capture.library(&*shared.ports.store, now, project_key, job_type).await {
+        Ok(Some(known)) => known,
         Ok(None) => return,
         Err(error) => return shared.capture.failed(job_type, &error.to_string()),
     };
-    let mut finder = Finder::new(Options::default());
+    let mut finder = Finder::new(options);
     for record in &page.records {
         finder.json(&record.fields);
         if let Ok(payload) = std::str::from_utf8(&record.payload) {
@@ -112,7 +116,7 @@ fn found(finder: Finder, library: Library, job_type: &str) -> Option<Capture> {
 pub async fn capture_note(store: &dyn Store, write: &mut WriteNote) -> Result<(), TxError> {
     let rules = store.capture_rules(Some(&write.project_key)).await?;
     if let Some(rule) = rules.into_iter().find(|rule| rule.enabled && rule.job_type == write.platform) {
-        let mut finder = Finder::new(Options::default());
+        let mut finder = Finder::new(options(store).await?);
         finder.json(&write.note.payload);
         finder.text(write.note.note_url.as_deref().unwrap_or_default());
         write.capture = found(finder, rule.library, &rule.job_type);

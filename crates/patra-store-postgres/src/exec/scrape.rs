@@ -39,7 +39,7 @@ const INSERT: &str = "
 INSERT INTO ing_schedule_instance (public_id, scheduler_code, scheduler_job_id, scheduler_log_id, trigger_type_code,
   project_key, job_type, provenance_code, endpoint_name, operation_code, priority, params, overrides, status_code,
   not_before, request_id, created_at)
-VALUES ($1, 'scrape', $1, $1, 'API', $2, $3, $4, $5, 'HARVEST', 0, $6, '{}', 'PLANNED', $8, $7, $8)
+VALUES ($1, 'scrape', $1, $1, $9, $2, $3, $4, $5, 'HARVEST', 0, $6, '{}', 'PLANNED', $8, $7, $8)
 ON CONFLICT (public_id) DO NOTHING
 RETURNING id";
 
@@ -84,10 +84,32 @@ pub(super) async fn begin(
     if !waiting.is_empty() {
         cancel::end(session, &job.instead_of(String::new()), &replaced, now).await?;
     }
-    let NewScrape { public_id, project_key, job_type, provenance_code, endpoint_name, params, request_id } = job;
-    let params = Json(params.as_str());
+    let NewScrape {
+        public_id,
+        project_key,
+        job_type,
+        trigger_type,
+        provenance_code,
+        endpoint_name,
+        params,
+        request_id,
+    } = job;
+    let (params, trigger_type) = (Json(params.as_str()), trigger_type.as_str());
     let made = session
-        .opt(&insert, &[public_id, project_key, job_type, provenance_code, endpoint_name, &params, request_id, &now])
+        .opt(
+            &insert,
+            &[
+                public_id,
+                project_key,
+                job_type,
+                provenance_code,
+                endpoint_name,
+                &params,
+                request_id,
+                &now,
+                &trigger_type,
+            ],
+        )
         .await?;
     // Somebody else was just begun under this name: asked again, it is known.
     Ok(Begun::Now(made.ok_or(TxError::Busy)?.try_get(0)?))

@@ -30,7 +30,7 @@ INSERT INTO ing_schedule_instance
   (public_id, scheduler_code, scheduler_job_id, scheduler_log_id, trigger_type_code, project_key, job_type,
    provenance_code, endpoint_name, operation_code, priority, params, overrides, status_code, not_before, request_id,
    created_at)
-VALUES (?1, 'scrape', ?1, ?1, 'API', ?2, ?3, ?4, ?5, 'HARVEST', 0, ?6, '{}', 'PLANNED', ?8, ?7, ?8)
+VALUES (?1, 'scrape', ?1, ?1, ?9, ?2, ?3, ?4, ?5, 'HARVEST', 0, ?6, '{}', 'PLANNED', ?8, ?7, ?8)
 RETURNING id";
 
 #[cfg(test)]
@@ -80,6 +80,7 @@ pub(super) fn begin(db: &Connection, job: &NewScrape, polls: &[NewPoll], now: Ts
         job.params,
         job.request_id,
         now.micros(),
+        job.trigger_type.as_str(),
     ];
     Ok(Begun::Now(db.prepare_cached(INSERT)?.query_row(values, |row| row.get(0).map(InstanceId))?))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use patra_core::port::query::{Filter, View};
 use patra_core::record::{Record, Stream, TWEET};
-use patra_core::state::{TaskStatus, TriggerStatus};
+use patra_core::state::{TaskStatus, TriggerStatus, TriggerType};
 use patra_core::tweet::FetchStats;
 use patra_core::tx::{
     BatchStats, Busy, Cancel, ChangeSource, Clean, Cleaned, CommitBatch, Lease, NewPoll, NewScrape, NewSource, Poll,
@@ -41,6 +41,7 @@ fn counted(id: SourceId) -> PollEnd {
 
 fn job(public_id: &str) -> NewScrape {
     NewScrape {
+        trigger_type: TriggerType::Api,
         public_id: public_id.into(),
         project_key: PROJECT.into(),
         job_type: "scrape".into(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use patra_core::state::{BatchStatus, Operation, TaskStatus, TriggerStatus, TriggerType};
+use patra_core::state::{BatchStatus, Operation, TaskStatus, TriggerStatus};
 use patra_core::tx::{Busy, EndRun, NewPoll, NewScrape, PollEnd, TWEETS_COLLECTED};
 use patra_core::{Fence, InstanceId, SourceId, TaskId, Ts};
 
@@ -64,7 +64,7 @@ impl MemStore {
             result: None,
             started_at: None,
             finished_at: None,
-            trigger_type: TriggerType::Api,
+            trigger_type: job.trigger_type,
             origin: Arc::new(Origin {
                 project_key: job.project_key.clone(),
                 provenance_code: job.provenance_code.clone(),

@@ -34,7 +34,7 @@ pub(crate) async fn run(global: &Global, args: &Collect) -> Result<Exit, Error> 
 async fn on_and_on(global: &Global) -> Result<Exit, Error> {
     let signals = Signals::listen()?;
     let opened = store::open(global).await?;
-    tweets::settle(global, &opened.store).await?;
+    tweets::settle(global, &opened.store, tweets::Part::Keeps).await?;
     let engine = host::collector(global, vec![Role::Collector], opened.store, opened.alone).await?;
     let signal = signals.stopped().await;
     tracing::info!("{signal} received: waiting for what is being collected");
@@ -55,7 +55,7 @@ pub(crate) async fn stop(engine: Engine, signals: &Signals) -> Result<Exit, Erro
 async fn due(global: &Global) -> Result<Exit, Error> {
     let signals = Signals::listen()?;
     let opened = store::open(global).await?;
-    tweets::settle(global, &opened.store).await?;
+    tweets::settle(global, &opened.store, tweets::Part::Keeps).await?;
     let store = Arc::clone(&opened.store);
     let engine = host::collector(global, vec![Role::Polls], opened.store, opened.alone).await?;
     let mut due = engine.poll_due().await?;
@@ -160,7 +160,7 @@ async fn results(store: &dyn Store, ids: &[SourceId]) -> Result<Vec<Value>, Erro
 async fn one(global: &Global, id: i64) -> Result<Exit, Error> {
     let signals = Signals::listen()?;
     let opened = store::open(global).await?;
-    tweets::settle(global, &opened.store).await?;
+    tweets::settle(global, &opened.store, tweets::Part::Visits).await?;
     let store = Arc::clone(&opened.store);
     let source = SourceId(id);
     let is_mine = |source: &Source| global.project.as_ref().is_none_or(|key| source.project_key == *key);

@@ -27,7 +27,7 @@ pub(crate) async fn run(global: &Global, args: &Scrape) -> Result<Exit, Error> {
     })?;
     let signals = Signals::listen()?;
     let opened = store::open(global).await?;
-    tweets::settle(global, &opened.store).await?;
+    tweets::settle(global, &opened.store, tweets::Part::Visits).await?;
     let wish = Wish {
         public_id: patra_api::key::random_uuid()
             .map_err(|error| Error::unexpected(format!("no randomness: {error}")))?,

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use patra_api::{Api, Limits};
 use patra_core::port::{CommandsExt, Store};
 use patra_core::tx::Scope;
-use patra_engine::{Engine, introduce_types};
+use patra_engine::{Engine, introduce_types, pool};
 
 use crate::cli::{Global, Role, Serve};
 use crate::clock::SystemClock;
 use crate::error::{Error, Exit};
 use crate::progress::say;
-use crate::settings::Environment;
+use crate::settings::{self, Environment};
 use crate::signals::Signals;
 use crate::{host, store, tweets};
 
@@ -35,8 +35,12 @@ pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
         .chain([patra_engine::Role::Keeper])
         .collect();
     let store = opened.store;
-    tweets::settle(global, &store).await?;
-    introduce_types(&*store, &Environment::read().intervals().0).await?;
+    tweets::settle(global, &store, tweets::Part::Keeps).await?;
+    let environment = Environment::read();
+    let tracking =
+        environment.get("POOL_REMOVE_TRACKING").map(|_| environment.flag("POOL_REMOVE_TRACKING").to_string());
+    settings::write(&*store, &store.settings().await?, [(pool::REMOVE_TRACKING, tracking)]).await?;
+    introduce_types(&*store, &environment.intervals().0).await?;
     let engine = Arc::new(
         host::engine(global, args.engine, engine_roles, Arc::clone(&store), opened.alone, Arc::new(())).await?,
     );

@@ -2,6 +2,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test that waits for another process")]
 
+mod schedule;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::mpsc;
@@ -169,7 +171,7 @@ async fn a_refused_key_stops_the_scrape_and_is_told() {
             "{done}"
         );
         assert_eq!((&done["result"]["successful_users"], &done["result"]["users"]), (&json!(0), &json!([])));
-        assert!(desk.log().contains("upstream_refused"), "{}", desk.log());
+        schedule::wait(desk, "the alert", || desk.log().contains("upstream_refused"));
         assert!(!desk.log().contains(KEY), "the key is nobody's business");
         let next = start(desk, &json!({ "usernames": "alice", "limit": 20 }));
         assert_eq!((next.status, &next.body["error"]["code"]), (503, &json!("NOT_CONFIGURED")), "{}", next.body);
@@ -244,6 +246,96 @@ async fn new_tweets_are_told_to_a_webhook_that_wants_to_know() {
             assert!(told.recv_timeout(Duration::from_secs(7)).is_err());
         },
     );
+}
+
+// covers: TWEET-168
+#[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_exist_is_told_from_who_is_silent() {
+    let tweets = Tweets { unknown: vec!["ghost".into()], counts: vec![("quiet".into(), 0)], ..Tweets::default() };
+    everywhere(&tweets, &[], |desk| {
+        let done = scrape(desk, &json!({ "usernames": "ghost,quiet", "limit": 20 }));
+        let users = done["result"]["users"].as_array().unwrap();
+        let of = |name: &str| users.iter().find(|user| user["username"] == name).unwrap();
+        assert_eq!(
+            (&of("ghost")["success"], &of("ghost")["error_code"]),
+            (&json!(false), &json!("NOT_FOUND")),
+            "{done}"
+        );
+        assert_eq!((&of("quiet")["success"], &of("quiet")["fetched"]), (&json!(true), &json!(0)), "{done}");
+        let questions = || desk.far.log().iter().filter(|entry| entry.target.contains("/user/info")).count();
+        assert_eq!(questions(), 2);
+        scrape(desk, &json!({ "usernames": "quiet", "limit": 20 }));
+        assert_eq!(questions(), 2, "who is known to exist is not asked for again");
+    });
+}
+
+// covers: TWEET-GAP-05
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_refused_gives_way_to_another() {
+    everywhere(&Tweets { key: "second-key".into(), ..Tweets::default() }, &[], |desk| {
+        let other = json!({
+            "alias": "twitter_spare", "provenance": "twitterapi_io", "type": "api_key", "secret": "second-key",
+        });
+        let added = desk.call("POST", "/api/v1/credentials", None, Some(&other));
+        assert!(added.status < 300, "{}", added.body);
+        // The provider says 403 of a wrong key, as of a user whom nobody may see.
+        let done = scrape(desk, &json!({ "usernames": "alice,bob", "limit": 20 }));
+        assert_eq!((&done["status"], &done["result"]["new_tweets"]), (&json!("completed"), &json!(40)), "{done}");
+    });
+}
+
+// covers: TWEET-30, TWEET-ERR-2
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provider_that_asks_for_silence_too_often_is_told_of() {
+    let busy = TweetFault::new("busy", TweetAnswer::Status(429), 0);
+    everywhere(&Tweets { faults: vec![busy], ..Tweets::default() }, &[], |desk| {
+        let done = scrape(desk, &json!({ "usernames": "busy", "limit": 20 }));
+        assert_eq!((&done["status"], &done["error"]["code"]), (&json!("failed"), &json!("RATE_LIMITED")), "{done}");
+        schedule::wait(desk, "the alert", || desk.log().contains("upstream_throttles"));
+        let asked = desk.far.log().iter().filter(|entry| entry.status == 429).count();
+        assert_eq!(asked, 4, "once, and three times again");
+    });
+}
+
+// covers: TWEET-61, TWEET-122, TWEET-138, TWEET-134, TWEET-58, TWEET-81, TWEET-163, TWEET-74
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stored_tweet_stays_as_it_is() {
+    everywhere(&Tweets::default(), &[], |desk| {
+        scrape(desk, &json!({ "usernames": "Alice", "limit": 20 }));
+        let first = desk.sql("SELECT tweet_id FROM tweets ORDER BY tweet_id LIMIT 1")[0].clone();
+        let known = |statement: &str| desk.sql(&statement.replace("ID", &first));
+        let as_it_was = known("SELECT text, created_at FROM tweets WHERE tweet_id = 'ID'");
+        // Somebody has changed what is stored: a scrape leaves it so.
+        let marked = match desk.place.database_url() {
+            Some(_) => "UPDATE item SET fields = (fields::jsonb || '{\"text\": \"kept\"}')::text::json",
+            None => "UPDATE item SET fields = json_set(fields, '$.text', 'kept')",
+        };
+        known(&format!("{marked} WHERE dedup_key = 'ID'"));
+        scrape(desk, &json!({ "usernames": "alice", "limit": 40 }));
+        let now = known("SELECT text, created_at FROM tweets WHERE tweet_id = 'ID'");
+        assert_eq!(now[0].split_once('|').unwrap().0, "kept");
+        assert_eq!(now[0].rsplit_once('|').unwrap().1, as_it_was[0].rsplit_once('|').unwrap().1);
+        assert_eq!(desk.sql("SELECT count(*), count(DISTINCT tweet_id) FROM tweets"), ["40|40"]);
+        known("DELETE FROM item WHERE dedup_key = 'ID'");
+        assert_eq!(desk.sql("SELECT count(*) FROM tweets"), ["39"]);
+        let stats = desk.sql("SELECT username, updated_at >= created_at FROM scraper_fetch_stats");
+        assert!(stats == ["alice|1"] || stats == ["alice|t"], "{stats:?}");
+    });
+}
+
+// covers: TWEET-TEST-8, TWEET-39, TWEET-69, TWEET-14, TWEET-119, TWEET-147
+#[tokio::test(flavor = "multi_thread")]
+async fn many_users_share_one_client_and_the_server_answers_meanwhile() {
+    everywhere(&Tweets::default(), &[], |desk| {
+        let users: Vec<_> = (0..60).map(|n| format!("user{n}")).collect();
+        let begun = start(desk, &json!({ "usernames": users, "limit": 45 }));
+        let health = desk.call("GET", "/health", None, None);
+        assert_eq!((health.status, &health.body["checks"]["database"]), (200, &json!("ok")), "{}", health.body);
+        let done = finished(desk, begun.body["task_id"].as_str().unwrap());
+        assert_eq!((&done["result"]["successful_users"], &done["result"]["new_tweets"]), (&json!(60), &json!(2_700)));
+        let stats = desk.far.stats();
+        assert!(stats.data_requests >= 180 && stats.connections <= 10, "5 at once, over kept connections: {stats:?}");
+    });
 }
 
 /// Somebody who wants to know.

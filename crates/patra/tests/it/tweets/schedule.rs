@@ -1,0 +1,106 @@
+//! Users who are followed: by the clock, by an interval, and over the death of the process.
+
+use std::time::Duration;
+
+use patra_upstream::{TweetAnswer, TweetFault, Tweets};
+use serde_json::{Value, json};
+
+use super::{everywhere, finished, provider, start, variables};
+use crate::crawler::desk::Desk;
+use crate::support::Place;
+
+/// Makes the clock ask now: what it has seen to lies far back.
+fn ring(desk: &Desk, seen_to: &str) {
+    wait(desk, "it has looked at the clock", || {
+        !desk.sql("SELECT 1 FROM config WHERE config_key = 'scraper.cron_seen_to'").is_empty()
+    });
+    desk.sql(&format!("UPDATE config SET config_value = '{seen_to}' WHERE config_key = 'scraper.cron_seen_to'"));
+}
+
+#[track_caller]
+pub(super) fn wait(desk: &Desk, what: &str, mut until: impl FnMut() -> bool) {
+    for _ in 0..600 {
+        if until() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("not seen: {what}: {}", desk.log());
+}
+
+fn scrapes(desk: &Desk) -> Vec<Value> {
+    let jobs = desk.call("GET", "/api/v1/jobs?job_type=tweet_scrape", None, None).body;
+    jobs["data"]["items"].as_array().unwrap().clone()
+}
+
+// covers: TWEET-16, TWEET-17, TWEET-67, TWEET-68, TWEET-113, TWEET-116, TWEET-161, TWEET-07
+#[tokio::test(flavor = "multi_thread")]
+async fn all_are_scraped_by_the_clock_as_one_job_and_never_twice_at_once() {
+    let slow = |user| TweetFault::new(user, TweetAnswer::Late(2_000), 0);
+    let tweets = Tweets { faults: vec![slow("alice"), slow("bob")], ..Tweets::default() };
+    let settings = [("SCRAPER_CRON", "0 * * * *"), ("SCRAPER_USERNAMES", "alice,bob"), ("COLLECTOR_TICK", "1")];
+    everywhere(&tweets, &settings, |desk| {
+        ring(desk, "2026-01-01T00:00:00Z");
+        wait(desk, "a job", || !scrapes(desk).is_empty());
+        let task = scrapes(desk)[0]["public_id"].as_str().unwrap().to_owned();
+        assert_eq!(scrapes(desk)[0]["trigger_type_code"], "SCHEDULE");
+        // The clock asks again while it runs.
+        ring(desk, "2026-01-02T00:00:00Z");
+        wait(desk, "a warning that names it", || {
+            desk.log().lines().any(|line| line.contains("is still running") && line.contains(&task))
+        });
+        let running = desk.call("GET", "/api/admin/scrape?status=running", None, None).body;
+        assert_eq!(running[0]["task_id"], json!(task), "{running}");
+        let done = finished(desk, &task);
+        assert_eq!(done["result"]["successful_users"], 2, "{done}");
+        assert_eq!(scrapes(desk).len(), 1, "the second one was skipped");
+        wait(desk, "the report", || desk.log().contains("a scrape has ended"));
+        let log = desk.log();
+        let lines = |what: &str| log.lines().filter(|line| line.contains(what)).map(str::to_owned).collect::<Vec<_>>();
+        let users = lines("\"collected\"").len() + lines(" collected ").len();
+        assert_eq!(users, 2, "a line for each user: {log}");
+        for line in log.lines().filter(|line| line.contains("@alice") && line.contains("fetched=")) {
+            assert!(["task.id=", "inserted=", "skipped=", "errors="].iter().all(|part| line.contains(part)), "{line}");
+        }
+        let report = lines("a scrape has ended");
+        assert_eq!(report.len(), 1, "{report:?}");
+        assert!(report[0].contains(&task) && report[0].contains("users=2"), "{report:?}");
+    });
+}
+
+// covers: TWEET-113, TWEET-114
+#[test]
+fn a_schedule_that_makes_no_sense_is_refused() {
+    let place = Place::sqlite();
+    for (settings, reason) in [
+        (vec![("SCRAPER_INTERVAL", "59")], "SCRAPER_INTERVAL is \"59\": expected a number from 60"),
+        (vec![("SCRAPER_CRON", "often")], "expected 5 fields"),
+        (vec![("SCRAPER_CRON", "CRON_TZ=Mars/Base 0 6 * * *")], "there is no zone \"Mars/Base\""),
+        (vec![("SCRAPER_CRON", "0 6 * * *"), ("SCRAPER_INTERVAL", "3600")], "both set"),
+    ] {
+        let output = place.patra().args(["collect"]).envs(settings).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(78) && said.contains(reason), "{said}");
+    }
+}
+
+// covers: TWEET-73, TWEET-117
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scrape_whose_process_dies_is_ended_by_the_next() {
+    let slow = |user| TweetFault::new(user, TweetAnswer::Late(1_000), 0);
+    let tweets = Tweets { faults: vec![slow("carol"), slow("dave")], ..Tweets::default() };
+    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+        let far = provider(tweets.clone());
+        let mut settings = variables(&far);
+        settings.push(("PATRA_LEASE_SECS".to_owned(), "3".to_owned()));
+        let settings: Vec<_> = settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let mut desk = Desk::open(place, far, &settings);
+        let task = start(&desk, &json!({ "usernames": "carol,dave,erin", "limit": 40 })).body["task_id"].clone();
+        let task = task.as_str().unwrap();
+        wait(&desk, "requests", || desk.far.stats().data_requests > 1);
+        desk.restart();
+        let done = finished(&desk, task);
+        assert_eq!((&done["status"], &done["result"]["new_tweets"]), (&json!("completed"), &json!(120)), "{done}");
+        assert_eq!(desk.sql("SELECT count(*), count(DISTINCT tweet_id) FROM tweets"), ["120|120"]);
+    }
+}
