@@ -23,6 +23,7 @@ pub const MAX_PRIORITY_SHIFT: i32 = 50;
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
+    pub project: &'a str,
     pub provenance: &'a str,
     pub endpoint: &'a str,
     pub operation: Operation,
@@ -51,13 +52,14 @@ pub struct Wanted {
 
 /// Whether there is such an endpoint, the overrides are allowed, and the params are known and fit.
 pub async fn check(queries: &dyn Queries, ask: &Ask<'_>) -> Result<Wanted, Error> {
-    let Ask { provenance, endpoint, operation, params, overrides, priority, .. } = *ask;
+    let Ask { project, provenance, endpoint, operation, params, overrides, priority, .. } = *ask;
     purpose(ask)?;
     if priority.abs() > MAX_PRIORITY_SHIFT {
         let message = format!("{priority} is too far: at most {MAX_PRIORITY_SHIFT} up or down");
         return Err(problem("priority", message));
     }
-    let spec = registry::spec(queries, &Asked { provenance, endpoint, operation, overrides }).await?;
+    let asked = Asked { project: Some(project), provenance, endpoint, operation, overrides };
+    let spec = registry::spec(queries, &asked).await?;
     let snapshot = &spec.snapshot;
     check_params(snapshot, params).map_err(|fault| problem("params", fault.message))?;
     for (name, value) in params {

@@ -20,6 +20,7 @@ use patra_core::{CredentialId, cursor, hash};
 use patra_spec::{Manifest, Overrides, Snapshot};
 
 use crate::credentials::credential_for;
+use crate::registry;
 use crate::shape::{depth, narrowest, shape, stream};
 use crate::sources::{self, Target};
 
@@ -46,10 +47,26 @@ struct Key {
 /// A spec with what a plan says about it.
 #[derive(Debug)]
 pub(crate) struct Frozen {
+    /// The project that its manifest is for; `None`: for all.
+    project: Option<String>,
     pub(crate) snapshot: Snapshot,
     pub(crate) body: String,
     labels: Value,
     warnings: Vec<String>,
+}
+
+impl Frozen {
+    /// What is for one project is not there for the others.
+    pub(crate) fn check_project(&self, code: &str, asking: &str) -> Result<(), NotCompiled> {
+        match registry::is_for(self.project.as_deref(), Some(asking)) {
+            true => Ok(()),
+            false => Err(missing(code)),
+        }
+    }
+}
+
+fn missing(code: &str) -> NotCompiled {
+    format!("no manifest is applied for `{code}`").into()
 }
 
 /// Where a manifest comes from.
@@ -143,7 +160,9 @@ impl Compiler {
         let code = &trigger.provenance_code;
         let registered = self.registered(queries, code).await?;
         let asked = Asked { operation: trigger.operation, overrides: &trigger.overrides, entries: None };
-        self.of(registered, code, &trigger.endpoint_name, asked)
+        let frozen = self.of(registered, code, &trigger.endpoint_name, asked)?;
+        frozen.check_project(code, &trigger.project_key)?;
+        Ok(frozen)
     }
 
     /// What is applied under a code, or else built in.
@@ -159,7 +178,7 @@ impl Compiler {
                     let manifest = manifest?;
                     Ok((manifest.version(), Registered::Manifest(Cow::Borrowed(manifest))))
                 }
-                None => Err(format!("no manifest is applied for `{code}`").into()),
+                None => Err(missing(code)),
             },
         }
     }
@@ -199,7 +218,8 @@ impl Compiler {
             "overrides": overrides.to_json(),
         });
         let body = compiled.snapshot.body();
-        let frozen = Frozen { snapshot: compiled.snapshot, body, labels, warnings: compiled.warnings };
+        let project = manifest.project.clone();
+        let frozen = Frozen { project, snapshot: compiled.snapshot, body, labels, warnings: compiled.warnings };
         let frozen = Arc::new(frozen);
         if self.known.len() >= MAX_ENTRIES {
             self.known.clear();
@@ -219,7 +239,7 @@ async fn stored(queries: &dyn Queries, hash: &str) -> Result<Arc<Frozen>, NotCom
     let body = body.ok_or_else(|| format!("there is no snapshot {hash}"))?;
     let snapshot = Snapshot::from_body(&body).map_err(|error| format!("snapshot {hash} is unreadable: {error}"))?;
     // The plan has said all about it when it was made.
-    Ok(Arc::new(Frozen { snapshot, body, labels: Value::Null, warnings: Vec::new() }))
+    Ok(Arc::new(Frozen { project: None, snapshot, body, labels: Value::Null, warnings: Vec::new() }))
 }
 
 /// The manifest of tweets, where settings say something of it.

@@ -59,6 +59,8 @@ impl Default for CrawlTimes {
 #[derive(Clone, Debug, Default)]
 pub struct Behalf {
     pub request_id: String,
+    /// The project that asks; `None`: whoever runs the house.
+    pub project_key: Option<String>,
     /// Only this one.
     pub cookie_name: Option<String>,
     pub exclude_cookies: Vec<String>,
@@ -151,18 +153,18 @@ impl Crawler {
 
     /// Whether a platform is one that can be crawled.
     pub async fn platform(&self, code: &str) -> Result<(), Trouble> {
-        self.find(code).await.map(|_| ())
+        self.find(code, None).await.map(|_| ())
     }
 
     /// Members of the tokens of a platform that must not be stored in the clear.
     pub async fn has_secret_tokens(&self, code: &str) -> Result<bool, Trouble> {
-        let platform = self.find(code).await?;
+        let platform = self.find(code, None).await?;
         Ok(platform.detail.spec.params.values().any(|param| param.secret))
     }
 
     pub async fn search(&self, search: Search, behalf: &Behalf) -> Crawled<Result<Found, Trouble>> {
         let work = async {
-            let platform = self.find(&search.platform).await?;
+            let platform = self.find(&search.platform, behalf.project_key.as_deref()).await?;
             let side = &platform.search;
             let rule = side.spec.paging();
             let wrong = |message: String| Trouble::new(Code::InvalidInput, message);
@@ -196,7 +198,7 @@ impl Crawler {
     /// The details of one note.
     pub async fn detail(&self, code: &str, wish: &Wish, behalf: &Behalf) -> Crawled<Result<Value, Trouble>> {
         let work = async {
-            let platform = self.find(code).await?;
+            let platform = self.find(code, behalf.project_key.as_deref()).await?;
             self.note(&platform, wish, behalf).await
         };
         let crawled = self.within(self.inner.times.detail, work).await;
@@ -211,7 +213,7 @@ impl Crawler {
         wishes: Vec<Wish>,
         behalf: &Behalf,
     ) -> Result<Crawled<Vec<(String, Result<Value, Trouble>)>>, Trouble> {
-        let platform = self.find(code).await?;
+        let platform = self.find(code, behalf.project_key.as_deref()).await?;
         let end = tokio::time::Instant::now() + self.inner.times.batch;
         let last = Mutex::new(None);
         let sticky = Mutex::new(behalf.clone());
@@ -265,7 +267,7 @@ impl Crawler {
     /// Shows a cookie to the platform: the endpoint `check` of its manifest says whether it is good (CRAWL-107).
     pub async fn validate(&self, code: &str, behalf: &Behalf) -> Crawled<Result<(), Trouble>> {
         let work = async {
-            let platform = self.find(code).await?;
+            let platform = self.find(code, behalf.project_key.as_deref()).await?;
             let Some(side) = &platform.check else {
                 let message = format!("the manifest of {code} has no endpoint `check` to show a cookie to");
                 return Err(Trouble::new(Code::InvalidInput, message));
@@ -281,8 +283,8 @@ impl Crawler {
         lock(&self.inner.tally).drain().collect()
     }
 
-    async fn find(&self, code: &str) -> Result<Arc<Platform>, Trouble> {
-        self.inner.platforms.get(&*self.inner.queries, code, self.inner.clock.steady()).await
+    async fn find(&self, code: &str, project: Option<&str>) -> Result<Arc<Platform>, Trouble> {
+        self.inner.platforms.get(&*self.inner.queries, code, project, self.inner.clock.steady()).await
     }
 
     async fn note(&self, platform: &Platform, wish: &Wish, behalf: &Behalf) -> Result<Value, Trouble> {

@@ -35,8 +35,13 @@ pub async fn signal(
 ) -> Result<Signal, Error> {
     let (provenance, endpoint) = (provenance.trim().to_lowercase(), endpoint.trim().to_lowercase());
     let overrides = Overrides::default();
-    let asked =
-        Asked { provenance: &provenance, endpoint: &endpoint, operation: Operation::Update, overrides: &overrides };
+    let asked = Asked {
+        project: Some(project_key),
+        provenance: &provenance,
+        endpoint: &endpoint,
+        operation: Operation::Update,
+        overrides: &overrides,
+    };
     // Without a detail endpoint there is no such spec, and nothing could ever fetch the records.
     registry::spec(queries, &asked).await?;
     keys.sort();

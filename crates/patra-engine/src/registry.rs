@@ -91,8 +91,23 @@ pub fn first(manifest: &Manifest) -> Outcome {
 /// Puts a checked manifest into the registry.
 pub async fn apply(store: &dyn Store, manifest: &Manifest) -> Result<Outcome, Error> {
     let preview = preview(store, manifest).await?;
+    check_project(store, manifest).await?;
     let result = store.run(operation(manifest)).await?;
     Ok(Outcome { result, ..preview })
+}
+
+/// Whether what is for one project, or for all, is there for who asks: one project, or whoever runs the house.
+pub fn is_for(owner: Option<&str>, asking: Option<&str>) -> bool {
+    owner.is_none() || asking.is_none() || owner == asking
+}
+
+/// A project that a manifest is for has to be there.
+async fn check_project(store: &dyn Store, manifest: &Manifest) -> Result<(), Error> {
+    let Some(key) = &manifest.project else { return Ok(()) };
+    match store.projects().await?.iter().any(|project| project.project_key == *key) {
+        true => Ok(()),
+        false => Err(problem("project", format!("there is no project `{key}`; `patra project create {key}` makes it"))),
+    }
 }
 
 /// The registry's form of a manifest.
@@ -105,6 +120,7 @@ fn operation(manifest: &Manifest) -> ApplyProvenance {
     ApplyProvenance {
         provenance_code: manifest.provenance.clone(),
         name: manifest.name.clone(),
+        project_key: manifest.project.clone(),
         rows: patra_spec::registry::rows(manifest),
         document_hash: manifest.version(),
         endpoints: endpoints.collect(),
@@ -161,6 +177,8 @@ pub async fn explain(queries: &dyn Queries, asked: &Asked<'_>) -> Result<Vec<Exp
 /// Which spec.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
+    /// The project that asks; `None`: whoever keeps the registry.
+    pub project: Option<&'a str>,
     pub provenance: &'a str,
     pub endpoint: &'a str,
     pub operation: Operation,
@@ -170,6 +188,9 @@ pub struct Asked<'a> {
 impl Asked<'_> {
     async fn manifest(&self, queries: &dyn Queries) -> Result<Manifest, Error> {
         let manifest = manifest(queries, self.provenance).await?;
+        if !is_for(manifest.project.as_deref(), self.project) {
+            return Err(unknown(&manifest.provenance));
+        }
         let name = normal(self.endpoint);
         if manifest.endpoints.contains_key(&name) {
             return Ok(manifest);
@@ -183,7 +204,7 @@ impl Asked<'_> {
 /// Whether there is such an endpoint.
 pub async fn endpoint(queries: &dyn Queries, provenance: &str, endpoint: &str) -> Result<(), Error> {
     let overrides = Overrides::default();
-    let asked = Asked { provenance, endpoint, operation: Operation::Harvest, overrides: &overrides };
+    let asked = Asked { project: None, provenance, endpoint, operation: Operation::Harvest, overrides: &overrides };
     asked.manifest(queries).await.map(|_| ())
 }
 

@@ -215,7 +215,7 @@ impl Runner {
                                 for warning in &page.warnings {
                                     tracing::warn!(project, job_type = &*job_type, "{warning}");
                                 }
-                                pool::capture(&shared, &project, &job_type, page).await;
+                                pool::capture(&shared, &project, &job_type, fetch.batch_no <= 1, page).await;
                             }
                             Event::Fetched(left, result)
                         }));

@@ -46,6 +46,9 @@ pub struct Manifest {
     pub name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+    /// The project that it is for; `None`: for all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
     /// Plain HTTP is refused unless this says otherwise (C-46).
     #[serde(default)]
     pub allow_http: bool,

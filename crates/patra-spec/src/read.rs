@@ -47,6 +47,7 @@ fn manifest(reader: &mut Reader, root: &Node) -> Option<Manifest> {
     let provenance = reader.get(&mut section, "provenance", Reader::code);
     let name = reader.get(&mut section, "name", Reader::text);
     let description = reader.get(&mut section, "description", Reader::text);
+    let project = reader.get(&mut section, "project", Reader::text);
     let allow_http = reader.get(&mut section, "allow_http", Reader::flag).unwrap_or(false);
     let defaults = reader.get(&mut section, "defaults", endpoint::defaults).unwrap_or_default();
     let endpoints = reader.get(&mut section, "endpoints", endpoint::endpoints);
@@ -60,7 +61,7 @@ fn manifest(reader: &mut Reader, root: &Node) -> Option<Manifest> {
     let provenance = provenance.unwrap_or_default();
     let name = name.unwrap_or_else(|| provenance.clone());
     let (endpoints, origin) = (endpoints.unwrap_or_default(), Default::default());
-    Some(Manifest { provenance, name, description, allow_http, defaults, endpoints, tests, origin })
+    Some(Manifest { provenance, name, description, project, allow_http, defaults, endpoints, tests, origin })
 }
 
 /// Tests belong to the test runner: kept as JSON, only the outer list is looked at.

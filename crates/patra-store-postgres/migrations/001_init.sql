@@ -9,6 +9,8 @@ CREATE TABLE reg_provenance (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   provenance_code text COLLATE "C" NOT NULL,
   name text NOT NULL,
+  -- For whom it is; null for everybody.
+  project_key text COLLATE "C",
   config text NOT NULL CHECK (json_typeof(config::json) = 'object'),
   document_hash text COLLATE "C" NOT NULL,
   created_at timestamptz NOT NULL,

@@ -7,6 +7,8 @@ CREATE TABLE reg_provenance (
   id INTEGER PRIMARY KEY,
   provenance_code TEXT NOT NULL,
   name TEXT NOT NULL,
+  -- For whom it is; null for everybody.
+  project_key TEXT,
   config TEXT NOT NULL CHECK (json_valid(config) AND json_type(config) = 'object'),
   document_hash TEXT NOT NULL,
   created_at INTEGER NOT NULL,

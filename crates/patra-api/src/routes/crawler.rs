@@ -182,15 +182,17 @@ pub(super) struct SearchBody {
 pub(super) async fn search(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     given: Result<Json<SearchBody>, JsonRejection>,
 ) -> Response {
     let mut reply = Reply::to(id);
-    let result = searched(&api, &mut reply, given).await;
+    let result = searched(&api, &tenant, &mut reply, given).await;
     reply.give(result)
 }
 
 async fn searched(
     api: &Api,
+    tenant: &Tenant,
     reply: &mut Reply,
     given: Result<Json<SearchBody>, JsonRejection>,
 ) -> Result<Value, Trouble> {
@@ -203,7 +205,7 @@ async fn searched(
     let mut params = asked.params;
     let options = [("sort_type", asked.sort_type), ("note_type", asked.note_type)];
     params.extend(options.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
-    let behalf = behalf(reply, asked.cookie_name, asked.exclude_cookies)?;
+    let behalf = behalf(reply, tenant, asked.cookie_name, asked.exclude_cookies)?;
     let (platform, keyword) = (asked.platform.clone(), asked.keyword.clone());
     let search = Search {
         platform: asked.platform,
@@ -237,11 +239,17 @@ fn found_note(note: FoundNote) -> Value {
     Value::Object(item)
 }
 
-fn behalf(reply: &Reply, cookie_name: Option<String>, exclude_cookies: Vec<String>) -> Result<Behalf, Trouble> {
+fn behalf(
+    reply: &Reply,
+    tenant: &Tenant,
+    cookie_name: Option<String>,
+    exclude_cookies: Vec<String>,
+) -> Result<Behalf, Trouble> {
     for name in cookie_name.iter().chain(&exclude_cookies) {
         text("cookie_name", name, 64)?;
     }
-    Ok(Behalf { request_id: reply.id.as_str().to_owned(), cookie_name, exclude_cookies })
+    let project_key = tenant.sight()?.map(str::to_owned);
+    Ok(Behalf { request_id: reply.id.as_str().to_owned(), project_key, cookie_name, exclude_cookies })
 }
 
 #[derive(Deserialize)]
@@ -290,7 +298,7 @@ async fn fetched(
     for note_id in &asked.note_ids {
         text("note_ids", note_id, MAX_NOTE_ID)?;
     }
-    let behalf = behalf(reply, asked.cookie_name, asked.exclude_cookies)?;
+    let behalf = behalf(reply, tenant, asked.cookie_name, asked.exclude_cookies)?;
     let crawler = crawler(api)?;
     let mut wishes = Vec::new();
     for note_id in asked.note_ids {
@@ -385,7 +393,7 @@ pub(super) async fn single(
         let Query(mut params) = params.map_err(|error| wrong(error.body_text()))?;
         let platform = params.remove("platform").ok_or_else(|| wrong("platform is missing"))?;
         text("platform", &platform, 64)?;
-        let behalf = behalf(&reply, params.remove("cookie_name"), Vec::new())?;
+        let behalf = behalf(&reply, &tenant, params.remove("cookie_name"), Vec::new())?;
         let crawler = crawler(&api)?;
         let wish = wish(&api, &tenant, &platform, note_id, params).await?;
         let Crawled { result, cookie_used } = crawler.detail(&platform, &wish, &behalf).await;

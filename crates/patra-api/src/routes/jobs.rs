@@ -111,6 +111,7 @@ async fn fire(
     input::without_nul("public_id", job.public_id.as_deref())?;
     let overrides = Overrides::from_json(&job.overrides).map_err(|problems| refused(problems.into()))?;
     let ask = Ask {
+        project: &project_key,
         provenance: &job.provenance,
         endpoint: &job.endpoint,
         operation: job.operation,

@@ -58,7 +58,13 @@ async fn read(
     };
     let pairs = params.set.iter().flat_map(|set| set.split(',')).map(str::trim).filter(|pair| !pair.is_empty());
     let overrides = Overrides::parse(pairs).map_err(registry::Error::from)?;
-    let asked = registry::Asked { provenance: &provenance, endpoint: &endpoint, operation, overrides: &overrides };
+    let asked = registry::Asked {
+        project: None,
+        provenance: &provenance,
+        endpoint: &endpoint,
+        operation,
+        overrides: &overrides,
+    };
     if params.explain {
         let values = registry::explain(&*api.store, &asked).await?;
         let values: Vec<_> = values

@@ -151,7 +151,7 @@ macro_rules! views {
 }
 
 views! {
-    Provenances "provenances" "reg_provenance" [id: Int, provenance_code: Text, name: Text, document_hash: Text, created_at: Time, updated_at: Time],
+    Provenances "provenances" "reg_provenance" [id: Int, provenance_code: Text, name: Text, project_key: Text, document_hash: Text, created_at: Time, updated_at: Time],
     Endpoints "endpoints" "reg_prov_endpoint_def" [id: Int, provenance_code: Text, endpoint_name: Text, role: Text, created_at: Time],
     Schedules "schedules" "reg_schedule" [id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, reason_code: Text, when_text: Text, next_due_at: Time],
     Jobs "jobs" "ing_schedule_instance" [id: Int, public_id: Text, project_key: Text, job_type: Text, provenance_code: Text, endpoint_name: Text, operation_code: Text, reason_code: Text, activity: Text, trigger_type_code: Text, params: Json, parent_id: Int, status_code: Text, record_remarks: Json, created_at: Time],

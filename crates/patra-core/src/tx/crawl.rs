@@ -34,6 +34,8 @@ pub enum ExecutionAcquired {
 /// alive any more becomes `timeout`, and is lost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeepExecution {
+    /// `None`: of any; else one of another project is not there.
+    pub project_key: Option<String>,
     pub execution_id: String,
     /// `None`: as they are.
     pub items_processed: Option<u64>,
@@ -45,6 +47,8 @@ pub struct KeepExecution {
 /// has ended with the same status already is kept, and nothing is written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EndExecution {
+    /// `None`: of any; else one of another project is not there.
+    pub project_key: Option<String>,
     pub execution_id: String,
     pub status: ExecutionStatus,
     pub items_processed: Option<u64>,
@@ -87,6 +91,8 @@ pub struct CandidatesAdded {
 /// One that is not alive any more becomes `timeout`, and is lost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClaimCandidates {
+    /// `None`: of any; else one of another project is not there.
+    pub project_key: Option<String>,
     pub execution_id: String,
     pub limit: u32,
     /// `None`: of any.

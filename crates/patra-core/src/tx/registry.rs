@@ -18,6 +18,8 @@ use crate::time::Ts;
 pub struct ApplyProvenance {
     pub provenance_code: String,
     pub name: String,
+    /// The project that it is for; `None`: for all.
+    pub project_key: Option<String>,
     /// The manifest, section by section.
     pub rows: Vec<Row>,
     /// Digest of the manifest: equal digest, nothing to do.

@@ -101,6 +101,7 @@ impl Queue {
             }
         }
         let (frozen, resolved) = resolved(&mut self.compiler, &*store, &target).await?;
+        frozen.check_project(&target.provenance_code, &source.project_key)?;
         let snapshot = &frozen.snapshot;
         let credential =
             credential_for(&*store, &target.provenance_code, &target.endpoint_name, &snapshot.auth).await?;

@@ -174,6 +174,7 @@ pub async fn run(
     let status = if result.is_ok() { ExecutionStatus::Completed } else { ExecutionStatus::Failed };
     let report = work.report.clone();
     let end = EndExecution {
+        project_key: Some(flow.project_key.clone()),
         execution_id: flow.execution_id.clone(),
         status,
         items_processed: Some(report.collected + report.skipped),
@@ -201,6 +202,7 @@ impl Work<'_> {
         self.search().await?;
         loop {
             let claim = ClaimCandidates {
+                project_key: Some(self.flow.project_key.clone()),
                 execution_id: self.flow.execution_id.clone(),
                 limit: self.flow.batch_size,
                 platform: Some(self.flow.platform.clone()),
@@ -340,6 +342,7 @@ impl Work<'_> {
 
     async fn beat(&self) -> Result<(), FlowError> {
         let keep = KeepExecution {
+            project_key: Some(self.flow.project_key.clone()),
             execution_id: self.flow.execution_id.clone(),
             items_processed: Some(self.report.collected + self.report.skipped),
             items_failed: Some(self.report.failed),
@@ -360,7 +363,8 @@ impl Work<'_> {
     }
 
     fn behalf(&self, step: &str) -> Behalf {
-        Behalf { request_id: format!("{}-{step}", self.flow.trace_id), ..Behalf::default() }
+        let project_key = Some(self.flow.project_key.clone());
+        Behalf { request_id: format!("{}-{step}", self.flow.trace_id), project_key, ..Behalf::default() }
     }
 }
 

@@ -28,6 +28,7 @@ const MAX_NAMED: usize = 20;
 #[derive(Debug)]
 pub(crate) struct Platform {
     pub(crate) code: String,
+    project: Option<String>,
     pub(super) search: Side,
     pub(super) detail: Side,
     pub(super) check: Option<Side>,
@@ -56,6 +57,7 @@ impl Platform {
         let check = manifest.endpoints.contains_key("check").then(|| Side::new(manifest, "check")).transpose()?;
         Ok(Platform {
             code: code.to_owned(),
+            project: manifest.project.clone(),
             search: Side::new(manifest, search)?,
             detail: Side::new(manifest, &detail)?,
             check,
@@ -127,15 +129,27 @@ pub(super) struct Platforms {
 }
 
 impl Platforms {
-    pub(super) async fn get(&self, queries: &dyn Queries, code: &str, now: Ts) -> Result<Arc<Platform>, Trouble> {
+    /// One of another project is not there.
+    pub(super) async fn get(
+        &self,
+        queries: &dyn Queries,
+        code: &str,
+        project: Option<&str>,
+        now: Ts,
+    ) -> Result<Arc<Platform>, Trouble> {
+        match self.read(queries, code, now).await? {
+            Some(platform) if registry::is_for(platform.project.as_deref(), project) => Ok(platform),
+            _ => Err(unknown(queries, code, project).await),
+        }
+    }
+
+    async fn read(&self, queries: &dyn Queries, code: &str, now: Ts) -> Result<Option<Arc<Platform>>, Trouble> {
         let known = lock(&self.known).get(code).cloned();
         if let Some((_, _, platform)) = known.as_ref().filter(|(read, _, _)| now.since(*read) < BELIEVED) {
-            return Ok(Arc::clone(platform));
+            return Ok(Some(Arc::clone(platform)));
         }
         let unreadable = |error| Trouble::new(Code::InternalError, format!("the registry cannot be read: {error}"));
-        let Some(stored) = queries.registry(code).await.map_err(unreadable)? else {
-            return Err(unknown(queries, code).await);
-        };
+        let Some(stored) = queries.registry(code).await.map_err(unreadable)? else { return Ok(None) };
         let platform = match known.filter(|(_, version, _)| *version == stored.document_hash) {
             Some((_, _, platform)) => platform,
             None => {
@@ -149,12 +163,15 @@ impl Platforms {
             known.clear();
         }
         known.insert(code.to_owned(), (now, stored.document_hash, Arc::clone(&platform)));
-        Ok(platform)
+        Ok(Some(platform))
     }
 }
 
-async fn unknown(queries: &dyn Queries, code: &str) -> Trouble {
-    let mut codes = registry::codes(queries).await.unwrap_or_default();
+async fn unknown(queries: &dyn Queries, code: &str, project: Option<&str>) -> Trouble {
+    let found = registry::resources(queries).await.unwrap_or_default().into_iter();
+    let mut codes: Vec<_> =
+        found.filter(|found| registry::is_for(found.project(), project)).map(|found| found.code).collect();
+    codes.sort();
     codes.truncate(MAX_NAMED);
     let known =
         if codes.is_empty() { "none is applied yet".to_owned() } else { format!("known: {}", codes.join(", ")) };

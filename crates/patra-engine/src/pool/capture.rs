@@ -18,6 +18,8 @@ use crate::shared::{Shared, lock};
 
 /// How long a change may take to be noticed: less than the minute of POOL-70.
 const LOOK_EVERY: Duration = Duration::from_secs(20);
+/// The same for a task that begins.
+const LOOK_AT_START: Duration = Duration::from_secs(1);
 
 /// Who wants which URLs, as it was a moment ago.
 #[derive(Debug, Default)]
@@ -29,7 +31,7 @@ pub(crate) struct Rules {
 
 #[derive(Debug, Default)]
 struct Known {
-    until: Option<Ts>,
+    read_at: Option<Ts>,
     /// By project and job type.
     wanted: BTreeMap<(String, String), Library>,
     options: Options,
@@ -42,20 +44,21 @@ impl Rules {
         tracing::warn!(job_type, error, "the URLs of a page could not be captured; `patra pool look-back` finds them");
     }
 
-    /// Where URLs of this job type go, if anywhere, and how they are written.
+    /// Where URLs of this job type go, if anywhere, and how they are written, as it was known `patience` ago.
     pub(crate) async fn library(
         &self,
         store: &dyn Store,
         now: Ts,
+        patience: Duration,
         project_key: &str,
         job_type: &str,
     ) -> Result<Option<(Library, Options)>, TxError> {
-        let is_old = lock(&self.known).until.is_none_or(|until| until <= now);
+        let is_old = lock(&self.known).read_at.is_none_or(|at| now.since(at) >= patience);
         if is_old {
             let rules = store.capture_rules(None).await?;
             let wanted = rules.into_iter().filter(|rule| rule.enabled).map(wanted).collect();
             let options = options(store).await?;
-            *lock(&self.known) = Known { until: Some(now + LOOK_EVERY), wanted, options };
+            *lock(&self.known) = Known { read_at: Some(now), wanted, options };
         }
         let key = (project_key.to_owned(), job_type.to_owned());
         let known = lock(&self.known);
@@ -79,13 +82,15 @@ pub async fn job_types(
 }
 
 /// Notes the URLs of a page on it, where somebody wants them. Whatever goes wrong here, the page is collected (POOL-88).
-pub(crate) async fn capture(shared: &Shared, project_key: &str, job_type: &str, page: &mut Page) {
+pub(crate) async fn capture(shared: &Shared, project_key: &str, job_type: &str, is_first: bool, page: &mut Page) {
     let now = shared.ports.clock.steady();
-    let (library, options) = match shared.capture.library(&*shared.ports.store, now, project_key, job_type).await {
-        Ok(Some(known)) => known,
-        Ok(None) => return,
-        Err(error) => return shared.capture.failed(job_type, &error.to_string()),
-    };
+    let patience = if is_first { LOOK_AT_START } else { LOOK_EVERY };
+    let (library, options) =
+        match shared.capture.library(&*shared.ports.store, now, patience, project_key, job_type).await {
+            Ok(Some(known)) => known,
+            Ok(None) => return,
+            Err(error) => return shared.capture.failed(job_type, &error.to_string()),
+        };
     let mut finder = Finder::new(options);
     for record in &page.records {
         finder.json(&record.fields);

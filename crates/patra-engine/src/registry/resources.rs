@@ -21,6 +21,13 @@ pub struct Resource {
     pub project_key: String,
 }
 
+impl Resource {
+    /// The project that it is for; `None`: for all.
+    pub fn project(&self) -> Option<&str> {
+        Some(self.project_key.as_str()).filter(|key| !key.is_empty())
+    }
+}
+
 /// Every connector that is applied.
 pub async fn resources(queries: &dyn Queries) -> Result<Vec<Resource>, TxError> {
     let mut found = Vec::new();

@@ -162,7 +162,10 @@ mod tests {
     #[test]
     fn the_tour_finds_keys_types_and_words() {
         let root = shape("").keys.clone().unwrap();
-        assert_eq!(root, ["provenance", "name", "description", "allow_http", "defaults", "endpoints", "tests"]);
+        assert_eq!(
+            root,
+            ["provenance", "name", "description", "project", "allow_http", "defaults", "endpoints", "tests"]
+        );
         assert!(shape("provenance").required && shape("endpoints").required && !shape("name").required);
         assert_eq!(shape("provenance").form, Some(Form::Code));
         assert_eq!(shape("endpoints").keys, None);

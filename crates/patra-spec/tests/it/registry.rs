@@ -94,6 +94,7 @@ fn rows_are_sound_for_a_store() {
     let apply = patra_core::tx::ApplyProvenance {
         provenance_code: manifest.provenance.clone(),
         name: manifest.name.clone(),
+        project_key: manifest.project.clone(),
         rows: registry::rows(&manifest),
         document_hash: manifest.version(),
         endpoints: endpoints.collect(),

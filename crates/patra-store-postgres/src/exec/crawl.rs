@@ -164,7 +164,7 @@ pub(super) async fn add(session: &Session, op: &AddCandidates) -> Result<Candida
 
 pub(super) async fn claim(session: &Session, op: &ClaimCandidates) -> Result<CandidatesClaimed, Fail> {
     let [claim] = session.prepare([CLAIM]).await?;
-    let (found, now) = execution::find(session, &op.execution_id, op.timeout).await?;
+    let (found, now) = execution::find(session, op.project_key.as_deref(), &op.execution_id, op.timeout).await?;
     let claimed = match found {
         Found::Unknown => CandidatesClaimed::Unknown,
         Found::Over(execution) => CandidatesClaimed::Lost(execution),

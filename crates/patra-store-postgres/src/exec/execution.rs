@@ -90,15 +90,22 @@ pub(super) enum Found {
 }
 
 /// Begins the transaction and locks the execution; one that is not alive any more is over when this returns.
-pub(super) async fn find(session: &Session, execution_id: &str, timeout: Duration) -> Result<(Found, Time), Fail> {
+pub(super) async fn find(
+    session: &Session,
+    project: Option<&str>,
+    execution_id: &str,
+    timeout: Duration,
+) -> Result<(Found, Time), Fail> {
     let [lock, now] = session.prepare([LOCK, NOW]).await?;
     let ((), row, now) = pipeline!(session.begin(), session.opt(&lock, &[&execution_id]), moment(session, &now))?;
     let Some(row) = row else { return Ok((Found::Unknown, now)) };
+    let project_key: String = row.try_get(8)?;
+    if project.is_some_and(|project| project != project_key) {
+        return Ok((Found::Unknown, now));
+    }
     let execution = read_execution(&row)?;
     let found = match execution.status {
-        ExecutionStatus::Running if is_alive(execution.heartbeat_at, now.0, timeout) => {
-            Found::Live { project_key: row.try_get(8)? }
-        }
+        ExecutionStatus::Running if is_alive(execution.heartbeat_at, now.0, timeout) => Found::Live { project_key },
         ExecutionStatus::Running => Found::Over(time_out(session, execution_id, now).await?),
         _ => Found::Over(execution),
     };
@@ -160,7 +167,7 @@ fn answer(running: Execution, op: &AcquireExecution) -> ExecutionAcquired {
 
 pub(super) async fn keep(session: &Session, op: &KeepExecution) -> Result<ExecutionKept, Fail> {
     let [keep, keep_records] = session.prepare([KEEP, KEEP_RECORDS]).await?;
-    let (found, now) = find(session, &op.execution_id, op.timeout).await?;
+    let (found, now) = find(session, op.project_key.as_deref(), &op.execution_id, op.timeout).await?;
     let kept = match found {
         Found::Unknown => ExecutionKept::Unknown,
         Found::Over(execution) => ExecutionKept::Lost(execution),
@@ -181,7 +188,7 @@ pub(super) async fn end(session: &Session, op: &EndExecution) -> Result<Executio
     if !matches!(op.status, ExecutionStatus::Completed | ExecutionStatus::Failed) {
         return Err(refused(format!("an execution is not given back as {}", op.status)));
     }
-    let (found, now) = find(session, &op.execution_id, op.timeout).await?;
+    let (found, now) = find(session, op.project_key.as_deref(), &op.execution_id, op.timeout).await?;
     let kept = match found {
         Found::Unknown => ExecutionKept::Unknown,
         Found::Over(execution) if execution.status == op.status => ExecutionKept::Kept(execution),

@@ -12,14 +12,14 @@ use crate::pool::{Session, pipeline};
 use crate::time::Time;
 
 const CREATE: &str = "
-INSERT INTO reg_provenance (provenance_code, name, config, document_hash, created_at, updated_at)
-SELECT $1, $2, $3, $4, moment.now, moment.now FROM (SELECT clock_timestamp() AS now) AS moment
+INSERT INTO reg_provenance (provenance_code, name, config, document_hash, created_at, updated_at, project_key)
+SELECT $1, $2, $3, $4, moment.now, moment.now, $5 FROM (SELECT clock_timestamp() AS now) AS moment
 ON CONFLICT (provenance_code) DO NOTHING";
 
 const LOCK: &str = "SELECT document_hash, updated_at FROM reg_provenance WHERE provenance_code = $1 FOR UPDATE";
 
 const CHANGE: &str = "
-UPDATE reg_provenance SET name = $2, config = $3, document_hash = $4, updated_at = $5
+UPDATE reg_provenance SET name = $2, config = $3, document_hash = $4, updated_at = $5, project_key = $6
 WHERE provenance_code = $1";
 
 const REMOVE_ENDPOINTS: &str = "
@@ -120,7 +120,7 @@ pub(super) async fn apply(session: &Session, op: &ApplyProvenance) -> Result<App
     let config = op.config(Table::Provenance, WHOLE);
     let ((), created, stored, now) = pipeline!(
         session.begin(),
-        session.write(&create, &[code, &op.name, &config, &op.document_hash]),
+        session.write(&create, &[code, &op.name, &config, &op.document_hash, &op.project_key]),
         session.opt(&lock, &[code]),
         moment(session, &now),
     )?;
@@ -133,7 +133,7 @@ pub(super) async fn apply(session: &Session, op: &ApplyProvenance) -> Result<App
     }
     let now = if applied == Applied::Created { stored.try_get(1)? } else { now };
     if applied == Applied::Changed {
-        session.write(&change, &[code, &op.name, &config, &op.document_hash, &now]).await?;
+        session.write(&change, &[code, &op.name, &config, &op.document_hash, &now, &op.project_key]).await?;
     }
     let given = Columns::of(op, now.0);
     pipeline!(

@@ -41,10 +41,11 @@ INSERT INTO ing_schedule_instance (public_id, schedule_id, scheduler_code, sched
   trigger_type_code, project_key, provenance_code, endpoint_name, operation_code, reason_code, priority, params,
   overrides, status_code, not_before, created_at, job_type)
 SELECT due.public_id, s.id, 'patra', s.id::text, due.public_id,
-  'SCHEDULE', 'default', s.provenance_code, s.endpoint_name, s.operation_code, nullif(s.reason_code, ''), 0, '{}',
+  'SCHEDULE', coalesce(p.project_key, 'default'), s.provenance_code, s.endpoint_name, s.operation_code, nullif(s.reason_code, ''), 0, '{}',
   '{}', 'REQUESTED', $3, $3, CASE s.provenance_code WHEN 'collector' THEN s.endpoint_name ELSE s.provenance_code END
 FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS due (id, public_id, place)
 JOIN reg_schedule s ON s.id = due.id
+LEFT JOIN reg_provenance p ON p.provenance_code = s.provenance_code
 ORDER BY due.place
 ON CONFLICT (public_id) DO NOTHING";
 

@@ -114,7 +114,7 @@ pub(super) fn add(db: &Connection, op: &AddCandidates, now: Ts) -> Result<Candid
 }
 
 pub(super) fn claim(db: &Connection, op: &ClaimCandidates, now: Ts) -> Result<CandidatesClaimed> {
-    let project_key = match execution::find(db, &op.execution_id, op.timeout, now)? {
+    let project_key = match execution::find(db, op.project_key.as_deref(), &op.execution_id, op.timeout, now)? {
         Found::Unknown => return Ok(CandidatesClaimed::Unknown),
         Found::Over(execution) => return Ok(CandidatesClaimed::Lost(execution)),
         Found::Live { project_key } => project_key,

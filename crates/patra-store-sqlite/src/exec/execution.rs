@@ -72,9 +72,16 @@ pub(super) enum Found {
 }
 
 /// One that is not alive any more is over when this returns.
-pub(super) fn find(db: &Connection, execution_id: &str, timeout: Duration, now: Ts) -> Result<Found> {
+pub(super) fn find(
+    db: &Connection,
+    project: Option<&str>,
+    execution_id: &str,
+    timeout: Duration,
+    now: Ts,
+) -> Result<Found> {
     let found = db.prepare_cached(READ)?.query_row([execution_id], |row| Ok((read_execution(row)?, row.get(8)?)));
-    let Some((execution, project_key)) = found.optional()? else { return Ok(Found::Unknown) };
+    let is_theirs = |(_, of): &(Execution, String)| project.is_none_or(|project| project == of);
+    let Some((execution, project_key)) = found.optional()?.filter(is_theirs) else { return Ok(Found::Unknown) };
     if execution.status != ExecutionStatus::Running {
         return Ok(Found::Over(execution));
     }
@@ -116,7 +123,7 @@ pub(super) fn acquire(db: &Connection, op: &AcquireExecution, now: Ts) -> Result
 }
 
 pub(super) fn keep(db: &Connection, op: &KeepExecution, now: Ts) -> Result<ExecutionKept> {
-    match find(db, &op.execution_id, op.timeout, now)? {
+    match find(db, op.project_key.as_deref(), &op.execution_id, op.timeout, now)? {
         Found::Unknown => return Ok(ExecutionKept::Unknown),
         Found::Over(execution) => return Ok(ExecutionKept::Lost(execution)),
         Found::Live { .. } => {}
@@ -132,7 +139,7 @@ pub(super) fn end(db: &Connection, op: &EndExecution, now: Ts) -> Result<Executi
     if !matches!(op.status, ExecutionStatus::Completed | ExecutionStatus::Failed) {
         return Err(Error::refused(format!("an execution is not given back as {}", op.status)));
     }
-    Ok(match find(db, &op.execution_id, op.timeout, now)? {
+    Ok(match find(db, op.project_key.as_deref(), &op.execution_id, op.timeout, now)? {
         Found::Unknown => ExecutionKept::Unknown,
         Found::Over(execution) if execution.status == op.status => ExecutionKept::Kept(execution),
         Found::Over(execution) => ExecutionKept::Lost(execution),

@@ -14,10 +14,10 @@ use crate::error::{Error, Result};
 const READ_HASH: &str = "SELECT document_hash FROM reg_provenance WHERE provenance_code = ?1";
 
 const UPSERT_PROVENANCE: &str = "
-INSERT INTO reg_provenance (provenance_code, name, config, document_hash, created_at, updated_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?5)
+INSERT INTO reg_provenance (provenance_code, name, config, document_hash, created_at, updated_at, project_key)
+VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6)
 ON CONFLICT (provenance_code) DO UPDATE
-SET name = excluded.name, config = excluded.config, document_hash = excluded.document_hash,
+SET name = excluded.name, project_key = excluded.project_key, config = excluded.config, document_hash = excluded.document_hash,
     updated_at = excluded.updated_at";
 
 const DELETE_PROVENANCE: &str = "DELETE FROM reg_provenance WHERE provenance_code = ?1";
@@ -106,7 +106,8 @@ pub(super) fn apply_provenance(db: &Connection, op: &ApplyProvenance, now: Ts) -
     if known.as_deref() == Some(&*op.document_hash) {
         return Ok(Applied::Unchanged);
     }
-    let values = params![code, op.name, op.config(Table::Provenance, WHOLE), op.document_hash, now.micros()];
+    let config = op.config(Table::Provenance, WHOLE);
+    let values = params![code, op.name, config, op.document_hash, now.micros(), op.project_key];
     db.prepare_cached(UPSERT_PROVENANCE)?.execute(values)?;
     put_endpoints(db, op, now)?;
     put_sections(db, op, now)?;

@@ -28,7 +28,8 @@ pub(super) const READ_ID: &str = "SELECT id FROM ing_schedule_instance WHERE pub
 pub(crate) const READ_DUE: &str = "
 SELECT id, provenance_code, endpoint_name, operation_code, reason_code, when_text, next_due_at,
   EXISTS (SELECT 1 FROM ing_schedule_instance waiting
-          WHERE waiting.schedule_id = reg_schedule.id AND waiting.status_code = 'REQUESTED')
+          WHERE waiting.schedule_id = reg_schedule.id AND waiting.status_code = 'REQUESTED'),
+  coalesce((SELECT p.project_key FROM reg_provenance p WHERE p.provenance_code = reg_schedule.provenance_code), 'default')
 FROM reg_schedule
 WHERE next_due_at <= ?1
 ORDER BY next_due_at, id
@@ -118,6 +119,7 @@ struct Due {
     when: String,
     at: Ts,
     waiting: bool,
+    project_key: String,
 }
 
 pub(super) fn fire_due(db: &Connection, op: FireDue, now: Ts) -> Result<FiredDue> {
@@ -138,7 +140,7 @@ pub(super) fn fire_due(db: &Connection, op: FireDue, now: Ts) -> Result<FiredDue
         let trigger = Fire {
             public_id: format!("schedule-{schedule}-{}", due.at.micros()),
             trigger_type: TriggerType::Schedule,
-            project_key: "default".into(),
+            project_key: due.project_key,
             provenance_code: due.provenance_code,
             endpoint_name: due.endpoint_name,
             operation: due.operation,
@@ -166,6 +168,7 @@ fn read_due(row: &Row<'_>) -> rusqlite::Result<Due> {
         when: row.get(5)?,
         at: time(row, 6)?,
         waiting: row.get(7)?,
+        project_key: row.get(8)?,
     })
 }
 

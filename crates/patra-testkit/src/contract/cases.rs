@@ -253,6 +253,7 @@ cases! {
         a_batch_says_where_it_stood_and_where_it_leads_in_the_words_of_its_paging,
     }
     schedule {
+        what_a_schedule_asks_for_is_of_the_manifests_project,
         an_endpoint_has_a_schedule_per_operation_and_reason,
         each_schedule_fires_what_it_says,
         a_pattern_that_never_comes_is_never_due,

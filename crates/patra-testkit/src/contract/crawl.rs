@@ -34,7 +34,7 @@ pub(super) fn add(notes: Vec<NewCandidate>) -> Arc<AddCandidates> {
 }
 
 pub(super) fn claim(id: &str, limit: u32) -> ClaimCandidates {
-    ClaimCandidates { execution_id: id.into(), limit, platform: None, timeout: ALIVE }
+    ClaimCandidates { project_key: None, execution_id: id.into(), limit, platform: None, timeout: ALIVE }
 }
 
 pub(super) fn tried(request: &str) -> Tried {

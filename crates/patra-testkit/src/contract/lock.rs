@@ -27,11 +27,24 @@ pub(super) fn acquire(workflow: &str, id: &str) -> AcquireExecution {
 }
 
 pub(super) fn keep(id: &str) -> KeepExecution {
-    KeepExecution { execution_id: id.into(), items_processed: None, items_failed: None, timeout: ALIVE }
+    KeepExecution {
+        project_key: None,
+        execution_id: id.into(),
+        items_processed: None,
+        items_failed: None,
+        timeout: ALIVE,
+    }
 }
 
 pub(super) fn end(id: &str, status: ExecutionStatus) -> EndExecution {
-    EndExecution { execution_id: id.into(), status, items_processed: None, items_failed: None, timeout: ALIVE }
+    EndExecution {
+        project_key: None,
+        execution_id: id.into(),
+        status,
+        items_processed: None,
+        items_failed: None,
+        timeout: ALIVE,
+    }
 }
 
 fn wanted() -> Wanted {
@@ -119,6 +132,14 @@ pub(super) async fn a_sign_of_life_renews_a_lock(fx: Fixture) {
     };
     assert_eq!((kept.items_processed, kept.items_failed), (7, 3), "what is not told stays");
     assert_eq!(fx.ok(keep("none")).await, ExecutionKept::Unknown);
+    // Of another project it is not there, and is left alone.
+    let foreign = KeepExecution { project_key: Some("other".into()), timeout: DEAD, ..keep("one") };
+    assert_eq!(fx.ok(foreign).await, ExecutionKept::Unknown);
+    let foreign = EndExecution { project_key: Some("other".into()), ..end("one", ExecutionStatus::Failed) };
+    assert_eq!(fx.ok(foreign).await, ExecutionKept::Unknown);
+    assert_eq!(fx.execution("one").await.status, ExecutionStatus::Running);
+    let own = KeepExecution { project_key: Some(PROJECT.into()), ..keep("one") };
+    assert!(matches!(fx.ok(own).await, ExecutionKept::Kept(_)));
     let ExecutionKept::Lost(lost) =
         fx.ok(KeepExecution { timeout: DEAD, items_processed: Some(99), ..keep("one") }).await
     else {

@@ -70,6 +70,7 @@ pub fn provenance(hash: &str, endpoints: &[(&str, Option<Duration>)]) -> ApplyPr
     ApplyProvenance {
         provenance_code: PROVENANCE.into(),
         name: format!("Demo {hash}"),
+        project_key: None,
         rows: sections(hash, &endpoints.iter().map(|(name, _)| *name).collect::<Vec<_>>()),
         document_hash: hash.into(),
         endpoints: endpoints

@@ -36,6 +36,31 @@ fn told(rows: &[(&str, &str, &str)]) -> Vec<(String, String, String)> {
     rows.iter().map(|(a, b, c)| ((*a).to_owned(), (*b).to_owned(), (*c).to_owned())).collect()
 }
 
+// covers: POOL-95, MAP-C-01
+pub(super) async fn what_a_schedule_asks_for_is_of_the_manifests_project(fx: Fixture) {
+    let every = || vec![schedule(Operation::Harvest, None, When::Every(STEP))];
+    let bound = ApplyProvenance { project_key: Some("other".into()), ..manifest("h1", every()) };
+    let free = ApplyProvenance { provenance_code: "free".into(), ..manifest("f1", every()) };
+    fx.ok(bound.clone()).await;
+    fx.ok(free).await;
+    let known = fx.rows(View::Provenances).await;
+    assert_eq!(known.column("project_key"), [Cell::Null, Cell::Text("other".into())]);
+    fx.pass(2 * STEP).await;
+    assert_eq!(fx.ok(FireDue { limit: 10 }).await.fired, 2);
+    let mut fired = Vec::new();
+    while let Some(taken) = fx.take().await {
+        fired.push((taken.provenance_code, taken.project_key));
+    }
+    fired.sort();
+    let expected = [("free", "default"), (&bound.provenance_code, "other")];
+    let mut expected = expected.map(|(code, project)| (code.to_owned(), project.to_owned()));
+    expected.sort();
+    assert_eq!(fired, expected);
+    // A manifest that changes hands, or is everybody's from now on.
+    fx.ok(ApplyProvenance { project_key: None, document_hash: "h2".into(), ..bound }).await;
+    assert_eq!(fx.rows(View::Provenances).await.column("project_key"), [Cell::Null, Cell::Null]);
+}
+
 pub(super) async fn an_endpoint_has_a_schedule_per_operation_and_reason(fx: Fixture) {
     let (stale, signals) = (Some(UpdateReason::Staleness), Some(UpdateReason::Signals));
     let daily = || When::Cron("0 3 * * *".into());

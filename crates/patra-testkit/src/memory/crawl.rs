@@ -24,8 +24,10 @@ enum Found {
 
 impl MemStore {
     /// One that is not alive any more is over when this returns.
-    fn find_execution(&mut self, now: Ts, execution_id: &str, timeout: Duration) -> Found {
-        let at = self.executions.iter().position(|row| row.what.execution_id == execution_id);
+    fn find_execution(&mut self, now: Ts, project: Option<&str>, execution_id: &str, timeout: Duration) -> Found {
+        let at = self.executions.iter().position(|row| {
+            row.what.execution_id == execution_id && project.is_none_or(|project| project == row.project_key)
+        });
         let Some(at) = at else { return Found::Unknown };
         let execution = &self.executions[at].what;
         if execution.status == ExecutionStatus::Running && is_alive(execution.heartbeat_at, now, timeout) {
@@ -75,7 +77,7 @@ impl MemStore {
     }
 
     pub(super) fn keep_execution(&mut self, now: Ts, op: &KeepExecution) -> ExecutionKept {
-        let at = match self.find_execution(now, &op.execution_id, op.timeout) {
+        let at = match self.find_execution(now, op.project_key.as_deref(), &op.execution_id, op.timeout) {
             Found::Unknown => return ExecutionKept::Unknown,
             Found::Over(execution) => return ExecutionKept::Lost(execution),
             Found::Live(at) => at,
@@ -95,7 +97,7 @@ impl MemStore {
         if !matches!(op.status, ExecutionStatus::Completed | ExecutionStatus::Failed) {
             return refused(format!("an execution is not given back as {}", op.status));
         }
-        Ok(match self.find_execution(now, &op.execution_id, op.timeout) {
+        Ok(match self.find_execution(now, op.project_key.as_deref(), &op.execution_id, op.timeout) {
             Found::Unknown => ExecutionKept::Unknown,
             Found::Over(execution) if execution.status == op.status => ExecutionKept::Kept(execution),
             Found::Over(execution) => ExecutionKept::Lost(execution),
@@ -150,7 +152,7 @@ impl MemStore {
     }
 
     pub(super) fn claim_candidates(&mut self, now: Ts, op: &ClaimCandidates) -> CandidatesClaimed {
-        let at = match self.find_execution(now, &op.execution_id, op.timeout) {
+        let at = match self.find_execution(now, op.project_key.as_deref(), &op.execution_id, op.timeout) {
             Found::Unknown => return CandidatesClaimed::Unknown,
             Found::Over(execution) => return CandidatesClaimed::Lost(execution),
             Found::Live(at) => at,

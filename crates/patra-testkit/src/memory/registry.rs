@@ -25,6 +25,7 @@ impl MemStore {
             Some(at) => {
                 let row = &mut self.provenances[at];
                 row.name.clone_from(&op.name);
+                row.project_key.clone_from(&op.project_key);
                 row.document_hash.clone_from(&op.document_hash);
                 row.updated_at = now;
                 Applied::Changed
@@ -35,6 +36,7 @@ impl MemStore {
                     id: self.index.provenance_ids,
                     provenance_code: op.provenance_code.clone(),
                     name: op.name.clone(),
+                    project_key: op.project_key.clone(),
                     document_hash: op.document_hash.clone(),
                     created_at: now,
                     updated_at: now,
@@ -57,6 +59,12 @@ impl MemStore {
             row.kind == HoldKind::Advisory && row.subject.provenance_code.as_deref() == Some(code)
         });
         Ok(applied)
+    }
+
+    /// The project that what a schedule asks for is of.
+    pub(super) fn project_of(&self, code: &str) -> String {
+        let row = self.provenances.iter().find(|row| row.provenance_code == code);
+        row.and_then(|row| row.project_key.clone()).unwrap_or_else(|| "default".to_owned())
     }
 
     fn put_endpoint(&mut self, now: Ts, code: &str, endpoint: &EndpointRow) {

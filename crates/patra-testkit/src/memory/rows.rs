@@ -25,6 +25,7 @@ pub struct Provenance {
     pub id: i64,
     pub provenance_code: String,
     pub name: String,
+    pub project_key: Option<String>,
     pub document_hash: String,
     pub created_at: Ts,
     pub updated_at: Ts,

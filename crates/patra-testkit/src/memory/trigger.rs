@@ -76,12 +76,13 @@ impl MemStore {
         due.truncate(op.limit as usize);
         let mut fired = 0;
         for (due_at, id, at) in due {
+            let project_key = self.project_of(&self.schedules[at].provenance_code);
             let row = &mut self.schedules[at];
             row.next_due_at = FireDue::next_due(due_at, &row.when, now);
             let trigger = Fire {
                 public_id: format!("schedule-{id}-{}", due_at.micros()),
                 trigger_type: TriggerType::Schedule,
-                project_key: "default".into(),
+                project_key,
                 provenance_code: row.provenance_code.clone(),
                 endpoint_name: row.endpoint_name.clone(),
                 operation: row.operation,

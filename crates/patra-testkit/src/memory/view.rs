@@ -28,6 +28,7 @@ pub(super) fn provenance(row: &super::Provenance) -> Row {
         Cell::Int(row.id),
         text(&row.provenance_code),
         text(&row.name),
+        row.project_key.as_ref().map_or(Cell::Null, text),
         text(&row.document_hash),
         Cell::Time(row.created_at),
         Cell::Time(row.updated_at),

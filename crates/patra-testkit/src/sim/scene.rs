@@ -23,6 +23,7 @@ pub(super) fn provenance(every: Option<Duration>) -> ApplyProvenance {
     ApplyProvenance {
         provenance_code: "p".into(),
         name: "P".into(),
+        project_key: None,
         rows: [(Table::Provenance, WHOLE), (Table::EndpointDef, "e")]
             .map(|(table, name)| Row { table, endpoint_name: name.into(), config: "{}".into() })
             .into(),

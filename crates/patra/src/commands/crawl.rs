@@ -126,7 +126,7 @@ fn used(cookie: Option<String>) -> String {
 
 fn behalf(step: &str, cookie: Option<&str>) -> Result<Behalf, Error> {
     let request_id = format!("{}-{step}", trace_id()?);
-    Ok(Behalf { request_id, cookie_name: cookie.map(str::to_owned), exclude_cookies: Vec::new() })
+    Ok(Behalf { request_id, cookie_name: cookie.map(str::to_owned), ..Behalf::default() })
 }
 
 fn trace_id() -> Result<String, Error> {

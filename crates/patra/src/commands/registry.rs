@@ -33,6 +33,7 @@ async fn spec(global: &Global, queries: &dyn Queries, args: &GetSpec) -> Result<
         Error::usage(problems.to_string()).hint(format!("--set takes: {}", paths.join(", ")))
     })?;
     let asked = Asked {
+        project: None,
         provenance: &args.provenance,
         endpoint: &args.endpoint,
         operation: args.operation,

@@ -63,7 +63,9 @@ async fn trigger(global: &Global, store: &dyn Store, args: &Run) -> Result<(Fire
         }
     }
     let overrides = Overrides::parse(&args.overrides).map_err(|problems| Error::usage(problems.to_string()))?;
+    let project_key = store::project(global, store).await?;
     let ask = Ask {
+        project: &project_key,
         provenance: &args.provenance,
         endpoint: &args.endpoint,
         operation: args.operation,
@@ -79,7 +81,7 @@ async fn trigger(global: &Global, store: &dyn Store, args: &Run) -> Result<(Fire
     let fire = Fire {
         public_id: String::new(),
         trigger_type: TriggerType::Manual,
-        project_key: store::project(global, store).await?,
+        project_key,
         provenance_code: wanted.provenance_code,
         endpoint_name: wanted.endpoint_name,
         operation: args.operation,

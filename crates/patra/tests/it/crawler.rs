@@ -223,7 +223,7 @@ async fn a_batch_may_fail_in_part() {
     });
 }
 
-// covers: CRAWL-170, CRAWL-78
+// covers: CRAWL-170, CRAWL-78, TWEET-145
 #[tokio::test(flavor = "multi_thread")]
 async fn a_search_that_takes_too_long_is_given_up() {
     everywhere(&Script { latency_ms: 60_000, ..script() }, &[("SEARCH_TIMEOUT", "1")], |desk| {

@@ -51,6 +51,7 @@ const DEV_EDGES: &[(&str, &[&str])] = &[
 /// A longer file wants to be two ideas.
 const MAX_LINES: usize = 500;
 
+// covers: TWEET-12
 #[test]
 fn crates_use_only_what_the_table_allows() {
     let metadata = metadata();
@@ -115,6 +116,13 @@ fn nothing_is_left_to_be_done_in_sources() {
 fn lints_are_expected_with_a_reason_and_never_just_allowed() {
     let marks = [concat!("#[", "allow("), concat!("#![", "allow(")];
     assert_none("write #[expect(lint, reason = \"…\")]", &lines_with(sources(), &marks));
+}
+
+// covers: TWEET-150
+#[test]
+fn files_with_secrets_stay_out_of_the_repository() {
+    let ignored = read(&root().join(".gitignore"));
+    assert!(ignored.lines().any(|line| line == ".env"), "{ignored}");
 }
 
 // covers: ING-0.1-04

@@ -63,7 +63,7 @@ fn counts(result: &Value) -> [u64; 3] {
     ["urls_extracted", "urls_new", "urls_duplicate"].map(|name| result[name].as_u64().unwrap())
 }
 
-// covers: POOL-13, POOL-27, POOL-28, POOL-29, POOL-30, POOL-31, POOL-32, POOL-33, POOL-35, POOL-36, POOL-38, POOL-39,
+// covers: POOL-15, POOL-13, POOL-27, POOL-28, POOL-29, POOL-30, POOL-31, POOL-32, POOL-33, POOL-35, POOL-36, POOL-38, POOL-39,
 // covers: POOL-40, POOL-41, POOL-42, POOL-43, POOL-46, POOL-119, POOL-AC-01, POOL-AC-02, POOL-AC-07, POOL-24, POOL-125
 #[tokio::test(flavor = "multi_thread")]
 async fn urls_of_documents_are_found_once_and_stay() {
@@ -157,7 +157,7 @@ async fn a_projects_entry_covers_the_shared_one_and_nobody_sees_anothers() {
     });
 }
 
-// covers: POOL-06, POOL-16, POOL-17, POOL-19, POOL-20, POOL-22, POOL-23, POOL-25, POOL-26, POOL-AC-11, POOL-AC-12,
+// covers: POOL-121, POOL-06, POOL-16, POOL-17, POOL-19, POOL-20, POOL-22, POOL-23, POOL-25, POOL-26, POOL-AC-11, POOL-AC-12,
 // covers: POOL-AC-13, POOL-18
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrong_is_refused_by_name() {
@@ -197,7 +197,7 @@ async fn what_is_wrong_is_refused_by_name() {
     });
 }
 
-// covers: POOL-34, POOL-37, POOL-44, POOL-96, POOL-97, POOL-98, POOL-116, POOL-117, POOL-AC-08
+// covers: POOL-77, POOL-34, POOL-37, POOL-44, POOL-96, POOL-97, POOL-98, POOL-116, POOL-117, POOL-AC-08
 #[tokio::test(flavor = "multi_thread")]
 async fn a_search_in_the_background_survives_a_restart() {
     for place in [Some(crate::support::Place::sqlite()), crate::support::Place::postgres()].into_iter().flatten() {
@@ -213,6 +213,10 @@ async fn a_search_in_the_background_survives_a_restart() {
                 (&data["async"], &data["status"], &data["result"]),
                 (&json!(true), &json!("queued"), &json!(null))
             );
+            let back = a.call("POST", &format!("{POOL}/capture/from-tasks"), Some(&json!({ "async_mode": true })));
+            assert_eq!((back.status, &back.body["data"]["status"]), (202, &json!("queued")), "{}", back.body);
+            let now = a.ok("POST", &format!("{POOL}/capture/from-tasks"), Some(&json!({})));
+            assert_eq!(now["data"]["async"], json!(false), "at once unless it says so: {now}");
             data["task_id"].as_str().unwrap().to_owned()
         };
         desk.restart();
@@ -231,7 +235,7 @@ async fn a_search_in_the_background_survives_a_restart() {
 
 // covers: POOL-14, POOL-61, POOL-62, POOL-63, POOL-64, POOL-65, POOL-66, POOL-67, POOL-68, POOL-69, POOL-71, POOL-72,
 // covers: POOL-73, POOL-74, POOL-76, POOL-78, POOL-80, POOL-81, POOL-82, POOL-83, POOL-85, POOL-86, POOL-87, POOL-89,
-// covers: POOL-AC-09, POOL-75, POOL-79
+// covers: POOL-AC-09, POOL-75, POOL-79, POOL-70, POOL-84
 #[tokio::test(flavor = "multi_thread")]
 async fn what_tasks_bring_is_captured_where_somebody_wants_it_and_found_again_where_nobody_did() {
     everywhere(&Script::default(), &[], |desk| {
@@ -261,8 +265,8 @@ async fn what_tasks_bring_is_captured_where_somebody_wants_it_and_found_again_wh
         assert_ne!(applied.status, 200, "what is no manifest is refused");
         let applied = desk.call_with(Some(&desk.key), "POST", "/api/v1/manifests", None, Some(&yaml), "");
         assert!([200, 201].contains(&applied.status), "{}", applied.body);
-        let job = |member: &Member<'_>| {
-            let body = json!({ "provenance": "far", "endpoint": "records", "to": "2024-01-03T12:00:00Z" });
+        let job = |member: &Member<'_>, to: &str| {
+            let body = json!({ "provenance": "far", "endpoint": "records", "to": to });
             let id = member.ok("POST", "/api/v1/jobs", Some(&body))["data"]["public_id"].as_str().unwrap().to_owned();
             wait(|| {
                 let answer = member.ok("GET", &format!("/api/v1/jobs/{id}"), None);
@@ -270,13 +274,18 @@ async fn what_tasks_bring_is_captured_where_somebody_wants_it_and_found_again_wh
             });
             id
         };
-        let id = job(&a);
+        let id = job(&a, "2024-01-03T12:00:00Z");
         let (found, total) = a.urls("?source=task");
         assert!(total > 0, "{found:?}");
         assert_eq!(found[0]["source_ref"], json!({ "task_id": id, "job_type": "far" }));
+        // Switched off, the next task brings none.
+        a.ok("POST", &format!("{POOL}/capture/enable"), Some(&json!({ "job_types": ["far"], "enabled": false })));
+        std::thread::sleep(Duration::from_millis(1_100));
+        job(&a, "2024-01-06T12:00:00Z");
+        assert_eq!(a.urls("?source=task").1, total);
         // Another project does not capture, and looks back.
         let b = project(desk, "bb");
-        let other = job(&b);
+        let other = job(&b, "2024-01-03T12:00:00Z");
         assert_eq!(b.urls("?scope=project").1, 0);
         let look =
             |body: Value| b.ok("POST", &format!("{POOL}/capture/from-tasks"), Some(&body))["data"]["result"].clone();

@@ -213,3 +213,41 @@ async fn no_command_shows_a_project_what_is_anothers() {
         assert_eq!(items.lines().count(), 10, "{items}");
     }
 }
+
+// covers: POOL-95, MAP-C-01, POOL-94
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manifest_may_be_for_one_project_alone() {
+    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+        let mut two = two(place);
+        let own = manifest(two.desk.far.base_url()).replace("provenance: far", "provenance: own\nproject: rich");
+        let sent = |yaml: &str| {
+            let head = "Content-Type: application/yaml\r\n";
+            two.desk.call_with(Some(&two.desk.key), "POST", "/api/v1/manifests", None, Some(yaml), head)
+        };
+        let unknown = sent(&own.replace("project: rich", "project: nobodys"));
+        assert!(unknown.status == 400 || unknown.status == 422, "{}", unknown.body);
+        assert!(unknown.text.contains("patra project create nobodys"), "{}", unknown.body);
+        assert_eq!(sent(&own).status, 201);
+        let body = json!({ "provenance": "own", "endpoint": "records", "to": "2024-01-03T12:00:00Z" });
+        let foreign = two.poor("POST", "/api/v1/jobs", Some(&body));
+        let never = two.poor("POST", "/api/v1/jobs", Some(&json!({ "provenance": "never", "endpoint": "records" })));
+        assert_eq!((foreign.status, never.status), (404, 404), "{} {}", foreign.body, never.body);
+        let message = |answer: &Answer| answer.body["error"]["message"].as_str().unwrap().to_owned();
+        assert_eq!(message(&foreign), message(&never).replace("never", "own"));
+        let seen = |project: &str| {
+            let path = format!("/api/v1/ingest/news-resources?project_key={project}");
+            let found = two.desk.call("GET", &path, None, None).body["data"]["items"].clone();
+            let found =
+                found.as_array().unwrap().iter().map(|item| (item["resource_id"].clone(), item["scope"].clone()));
+            found.collect::<Vec<_>>()
+        };
+        assert!(seen("rich").contains(&(json!("own"), json!("project"))), "{:?}", seen("rich"));
+        assert!(!seen("poor").iter().any(|(code, _)| code == "own"), "{:?}", seen("poor"));
+        two.desk.stop();
+        let run = |project: &str| {
+            let args = ["--project", project, "run", "own", "records", "--to", "2024-01-03T12:00:00Z"];
+            two.desk.place.run(&args).status.success()
+        };
+        assert!(run("rich") && !run("poor"));
+    }
+}

@@ -141,7 +141,7 @@ async fn wrong_requests_are_told_field_by_field() {
     });
 }
 
-// covers: TWEET-27, TWEET-28, TWEET-31, TWEET-33, TWEET-65, TWEET-ERR-3, TWEET-ERR-4, TWEET-REQ-6, TWEET-06
+// covers: TWEET-TEST-1, TWEET-21, TWEET-27, TWEET-28, TWEET-31, TWEET-33, TWEET-65, TWEET-ERR-3, TWEET-ERR-4, TWEET-REQ-6, TWEET-06
 #[tokio::test(flavor = "multi_thread")]
 async fn one_users_failure_is_not_the_others() {
     let fault = TweetFault::new;
@@ -155,12 +155,14 @@ async fn one_users_failure_is_not_the_others() {
         let users = done["result"]["users"].as_array().unwrap();
         let of = |name: &str| users.iter().find(|user| user["username"] == name).unwrap();
         assert_eq!((&of("gone")["success"], &of("gone")["error_code"]), (&json!(false), &json!("NOT_FOUND")));
+        let failed = desk.call("GET", "/api/v1/tasks?status=FAILED", None, None).body;
+        assert_eq!(failed["data"]["items"][0]["error"]["code"], "NOT_FOUND", "{failed}");
         assert_eq!((&of("shaky")["new"], &of("fine")["new"]), (&json!(20), &json!(20)));
         assert_eq!((&done["result"]["failed_users"], &done["result"]["total_errors"]), (&json!(1), &json!(1)));
     });
 }
 
-// covers: TWEET-29, TWEET-ERR-1, TWEET-GAP-05, TWEET-160
+// covers: TWEET-146, TWEET-149, TWEET-29, TWEET-ERR-1, TWEET-GAP-05, TWEET-160
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_key_stops_the_scrape_and_is_told() {
     everywhere(&Tweets { key: "another".into(), key_status: 401, ..Tweets::default() }, &[], |desk| {
@@ -173,6 +175,14 @@ async fn a_refused_key_stops_the_scrape_and_is_told() {
         assert_eq!((&done["result"]["successful_users"], &done["result"]["users"]), (&json!(0), &json!([])));
         schedule::wait(desk, "the alert", || desk.log().contains("upstream_refused"));
         assert!(!desk.log().contains(KEY), "the key is nobody's business");
+        let failed = desk.log().lines().any(|line| line.contains("WARN") && line.contains("not collected"));
+        assert!(failed && desk.log().contains("UPSTREAM_AUTH_FAILED"), "{}", desk.log());
+        for table in
+            ["config", "ing_schedule_instance", "ing_task", "ing_task_run", "ing_task_run_batch", "ing_snapshot"]
+        {
+            let rows = desk.sql(&format!("SELECT * FROM {table}"));
+            assert!(!rows.iter().any(|row| row.contains(KEY)), "{table}");
+        }
         let next = start(desk, &json!({ "usernames": "alice", "limit": 20 }));
         assert_eq!((next.status, &next.body["error"]["code"]), (503, &json!("NOT_CONFIGURED")), "{}", next.body);
     });
@@ -323,7 +333,7 @@ async fn a_stored_tweet_stays_as_it_is() {
     });
 }
 
-// covers: TWEET-TEST-8, TWEET-39, TWEET-69, TWEET-14, TWEET-119, TWEET-147
+// covers: TWEET-59, TWEET-REQ-10, TWEET-TEST-8, TWEET-39, TWEET-69, TWEET-14, TWEET-119, TWEET-147
 #[tokio::test(flavor = "multi_thread")]
 async fn many_users_share_one_client_and_the_server_answers_meanwhile() {
     everywhere(&Tweets::default(), &[], |desk| {
@@ -333,9 +343,50 @@ async fn many_users_share_one_client_and_the_server_answers_meanwhile() {
         assert_eq!((health.status, &health.body["checks"]["database"]), (200, &json!("ok")), "{}", health.body);
         let done = finished(desk, begun.body["task_id"].as_str().unwrap());
         assert_eq!((&done["result"]["successful_users"], &done["result"]["new_tweets"]), (&json!(60), &json!(2_700)));
+        // A page is a transaction: it is never long.
+        let batches = desk.sql("SELECT count(*), max(page_size) <= 20 FROM ing_task_run_batch");
+        assert!(["180|1", "180|t"].contains(&batches[0].as_str()), "{batches:?}");
         let stats = desk.far.stats();
         assert!(stats.data_requests >= 180 && stats.connections <= 10, "5 at once, over kept connections: {stats:?}");
     });
+}
+
+// covers: TWEET-144, TWEET-ERR-6, TWEET-146
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_database_is_told_of_and_keeps_what_it_has() {
+    everywhere(&Tweets::default(), &[], |desk| {
+        scrape(desk, &json!({ "usernames": "alice", "limit": 20 }));
+        desk.sql("ALTER TABLE item RENAME TO elsewhere");
+        let answer = desk.call("GET", "/api/v1/tweets", None, None);
+        assert_eq!((answer.status, &answer.body["error"]["code"]), (500, &json!("INTERNAL_ERROR")), "{}", answer.body);
+        assert!(!answer.text.contains("elsewhere") && !answer.text.contains("item"), "{}", answer.text);
+        assert!(desk.log().lines().any(|line| line.contains("WARN") && line.contains("a query failed")));
+        let failed = scrape(desk, &json!({ "usernames": "bob", "limit": 20 }));
+        assert_eq!(
+            (&failed["status"], &failed["error"]["code"]),
+            (&json!("failed"), &json!("INTERNAL_ERROR")),
+            "{failed}"
+        );
+        desk.sql("ALTER TABLE elsewhere RENAME TO item");
+        let done = scrape(desk, &json!({ "usernames": "bob", "limit": 20 }));
+        assert_eq!(done["result"]["new_tweets"], 20, "{done}");
+        assert_eq!(desk.sql("SELECT count(*) FROM tweets"), ["40"]);
+    });
+}
+
+// covers: TWEET-152
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_users_of_a_slow_provider_take_far_less_than_five_minutes() {
+    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+        let far = far(Script { latency_ms: 700, ..Script::default() });
+        let mut variables = variables(&far);
+        variables.push(("COLLECTOR_CONCURRENCY".to_owned(), "25".to_owned()));
+        let variables: Vec<_> = variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let desk = Desk::open(place, far, &variables);
+        let users: Vec<_> = (0..100).map(|n| format!("user{n}")).collect();
+        let done = scrape(&desk, &json!({ "usernames": users, "limit": 20 }));
+        assert_eq!(done["result"]["new_tweets"], 2_000, "{done}");
+    }
 }
 
 /// Somebody who wants to know.

@@ -113,6 +113,7 @@ pub(in crate::routes) async fn validate(
         let cookie = find(&api, &name).await?.0;
         let behalf = Behalf {
             request_id: reply.id.as_str().to_owned(),
+            project_key: None,
             cookie_name: Some(name.clone()),
             exclude_cookies: Vec::new(),
         };

@@ -86,6 +86,7 @@ fn counters(body: &CountsBody) -> Result<(), Trouble> {
 pub(in crate::routes) async fn heartbeat(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     execution: PathText,
     given: Result<Json<CountsBody>, JsonRejection>,
 ) -> Response {
@@ -96,6 +97,7 @@ pub(in crate::routes) async fn heartbeat(
             return Err(wrong("a heartbeat has no status"));
         }
         let keep = KeepExecution {
+            project_key: tenant.sight()?.map(str::to_owned),
             execution_id: execution_id.clone(),
             items_processed: counts.items_processed,
             items_failed: counts.items_failed,
@@ -109,6 +111,7 @@ pub(in crate::routes) async fn heartbeat(
 pub(in crate::routes) async fn release(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     execution: PathText,
     given: Result<Json<CountsBody>, JsonRejection>,
 ) -> Response {
@@ -121,6 +124,7 @@ pub(in crate::routes) async fn release(
             Some(_) => return Err(wrong("status is `completed` or `failed`")),
         };
         let end = EndExecution {
+            project_key: tenant.sight()?.map(str::to_owned),
             execution_id: execution_id.clone(),
             status,
             items_processed: counts.items_processed,

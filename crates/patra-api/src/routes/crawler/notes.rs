@@ -98,6 +98,7 @@ pub(in crate::routes) struct ClaimBody {
 pub(in crate::routes) async fn claim(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     given: Result<Json<ClaimBody>, JsonRejection>,
 ) -> Response {
     let work = async {
@@ -108,7 +109,8 @@ pub(in crate::routes) async fn claim(
         if limit == 0 || limit as usize > MAX_CANDIDATES {
             return Err(wrong(format!("batch_size is 1 to {MAX_CANDIDATES}")));
         }
-        let claim = ClaimCandidates { execution_id: execution_id.clone(), limit, platform, timeout: api.lock_timeout };
+        let (project_key, timeout) = (tenant.sight()?.map(str::to_owned), api.lock_timeout);
+        let claim = ClaimCandidates { project_key, execution_id: execution_id.clone(), limit, platform, timeout };
         let records = match api.store.run(claim).await.map_err(no_store)? {
             CandidatesClaimed::Claimed(records) => records,
             CandidatesClaimed::Lost(execution) => return Err(lost(&execution)),

@@ -32,7 +32,7 @@ fn each_run_of_white_space_is_one_blank() {
     }
 }
 
-// covers: TWEET-51
+// covers: TWEET-51, TWEET-121
 #[test]
 fn long_texts_are_cut_by_code_points() {
     assert_eq!(clean(&"ü".repeat(25_000)).chars().count(), 25_000);
@@ -60,7 +60,7 @@ fn dates_of_both_forms_are_brought_to_utc() {
     }
 }
 
-// covers: TWEET-48, TWEET-49, TWEET-REQ-9, TWEET-TEST-3
+// covers: TWEET-48, TWEET-49, TWEET-REQ-9, TWEET-TEST-3, TWEET-ERR-5
 #[test]
 fn missing_fields_are_listed_and_nothing_is_thrown() {
     let invalid = Draft::default().validate().unwrap_err();
