@@ -72,13 +72,15 @@ fn missing(code: &str) -> NotCompiled {
 /// Where a manifest comes from.
 enum Registered<'a> {
     Rows(Vec<patra_core::registry::Row>),
-    Manifest(Cow<'a, Manifest>),
+    Manifest(&'a Manifest),
+    Changed(Box<Manifest>),
 }
 
 impl<'a> Registered<'a> {
     fn manifest(self, code: &str) -> Result<Cow<'a, Manifest>, NotCompiled> {
         match self {
-            Registered::Manifest(manifest) => Ok(manifest),
+            Registered::Manifest(manifest) => Ok(Cow::Borrowed(manifest)),
+            Registered::Changed(manifest) => Ok(Cow::Owned(*manifest)),
             Registered::Rows(rows) => {
                 let read = patra_spec::registry::manifest(code, &rows);
                 Ok(Cow::Owned(read.map_err(|problems| problems.to_string())?))
@@ -143,13 +145,13 @@ impl Compiler {
         target: &'a Target,
     ) -> Result<(String, Registered<'a>), NotCompiled> {
         let registered = match &target.manifest {
-            Some(own) => (own.version(), Registered::Manifest(Cow::Borrowed(own))),
+            Some(own) => (own.version(), Registered::Manifest(own)),
             None => self.registered(store, &target.provenance_code).await?,
         };
         let is_built_in = matches!(registered, (_, Registered::Manifest(_)));
         match target.provenance_code == sources::TWITTER && is_built_in {
             true => Ok(match tweets_from(store).await? {
-                Some(manifest) => (manifest.version(), Registered::Manifest(Cow::Owned(manifest))),
+                Some(manifest) => (manifest.version(), Registered::Changed(Box::new(manifest))),
                 None => registered,
             }),
             false => Ok(registered),
@@ -176,7 +178,7 @@ impl Compiler {
             None => match sources::built_in(code) {
                 Some(manifest) => {
                     let manifest = manifest?;
-                    Ok((manifest.version(), Registered::Manifest(Cow::Borrowed(manifest))))
+                    Ok((manifest.version(), Registered::Manifest(manifest)))
                 }
                 None => Err(missing(code)),
             },

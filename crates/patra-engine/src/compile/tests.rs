@@ -38,7 +38,7 @@ async fn apply(store: &SharedMem, endpoints: &str) {
         endpoints.replace("COMMON", COMMON.trim_start())
     );
     let manifest = patra_spec::read("demo.yaml", &text).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
-    crate::registry::apply(store, &manifest).await.unwrap();
+    registry::apply(store, &manifest).await.unwrap();
 }
 
 /// An endpoint below `works`.
