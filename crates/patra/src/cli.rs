@@ -193,6 +193,12 @@ pub(crate) enum Command {
     },
     /// Print a completion script for a shell
     Completions { shell: clap_complete::Shell },
+    /// Write the manual pages, one for each command, into a folder
+    Man {
+        /// The folder; made where it is missing
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -73,5 +73,12 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Error> {
             output::line(String::from_utf8_lossy(&script).trim_end())?;
             Ok(Exit::Ok)
         }
+        Command::Man { folder } => {
+            let written =
+                std::fs::create_dir_all(&folder).and_then(|()| clap_mangen::generate_to(Cli::command(), &folder));
+            let error = |error| Error::configuration(format!("{} cannot be written to: {error}", folder.display()));
+            written.map_err(error)?;
+            Ok(Exit::Ok)
+        }
     }
 }

@@ -11,6 +11,7 @@ mod progress;
 mod settings;
 mod signals;
 mod store;
+mod supervisor;
 mod tweets;
 mod vault;
 

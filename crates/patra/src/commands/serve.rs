@@ -13,6 +13,7 @@ use crate::error::{Error, Exit};
 use crate::progress::say;
 use crate::settings::{self, Environment};
 use crate::signals::Signals;
+use crate::supervisor::Supervisor;
 use crate::{host, store, tweets};
 
 pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
@@ -49,7 +50,13 @@ pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
         false => None,
     };
     tracing::info!(roles = ?roles, "serving; press Ctrl-C to stop");
-    let signal = signals.stopped().await;
+    let supervisor = Supervisor::find(&environment);
+    supervisor.ready(&format!("serving as {roles:?}").to_lowercase());
+    let signal = tokio::select! {
+        signal = signals.stopped() => signal,
+        never = supervisor.beat() => match never {},
+    };
+    supervisor.stopping();
     tracing::info!("{signal} received: finishing what is in flight");
     if let Some(api) = api {
         let _ = api.await;

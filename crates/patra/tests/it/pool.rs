@@ -8,7 +8,7 @@ use patra_upstream::Script;
 use serde_json::{Value, json};
 
 use crate::crawler::desk::{Answer, Desk, everywhere};
-use crate::support::manifest;
+use crate::support::{manifest, preamble};
 
 const POOL: &str = "/api/v1/resource_pool";
 
@@ -50,6 +50,23 @@ impl Member<'_> {
         let total = answer["meta"]["pagination"]["total"].as_u64().unwrap();
         (answer["data"]["items"].as_array().unwrap().clone(), total)
     }
+
+    /// Collects from an endpoint of the far side; the number of the job and what came of it.
+    fn job(&self, endpoint: &str, to: &str) -> (String, Value) {
+        let body = json!({ "provenance": "far", "endpoint": endpoint, "to": to });
+        let id = self.ok("POST", "/api/v1/jobs", Some(&body))["data"]["public_id"].as_str().unwrap().to_owned();
+        let job = wait(|| {
+            let answer = self.ok("GET", &format!("/api/v1/jobs/{id}"), None);
+            (answer["meta"]["finished"] == true).then_some(answer["data"].clone())
+        });
+        (id, job)
+    }
+}
+
+#[track_caller]
+fn apply(desk: &Desk, manifest: &str) {
+    let applied = desk.call_with(Some(&desk.key), "POST", "/api/v1/manifests", None, Some(manifest), "");
+    assert!([200, 201].contains(&applied.status), "{}", applied.body);
 }
 
 fn project<'a>(desk: &'a Desk, project: &'a str) -> Member<'a> {
@@ -260,32 +277,21 @@ async fn what_tasks_bring_is_captured_where_somebody_wants_it_and_found_again_wh
         assert_eq!(types, [("far".to_owned(), true), ("google_news".to_owned(), false)]);
         assert_eq!(a.ok("GET", &format!("{POOL}/capture/config"), None)["data"]["items"], off["data"]["items"]);
         // Records of the far side hold a link each.
-        let yaml = manifest(desk.far.base_url());
         let applied = desk.call("POST", "/api/v1/manifests", None, Some(&json!(null)));
         assert_ne!(applied.status, 200, "what is no manifest is refused");
-        let applied = desk.call_with(Some(&desk.key), "POST", "/api/v1/manifests", None, Some(&yaml), "");
-        assert!([200, 201].contains(&applied.status), "{}", applied.body);
-        let job = |member: &Member<'_>, to: &str| {
-            let body = json!({ "provenance": "far", "endpoint": "records", "to": to });
-            let id = member.ok("POST", "/api/v1/jobs", Some(&body))["data"]["public_id"].as_str().unwrap().to_owned();
-            wait(|| {
-                let answer = member.ok("GET", &format!("/api/v1/jobs/{id}"), None);
-                (answer["meta"]["finished"] == true).then_some(())
-            });
-            id
-        };
-        let id = job(&a, "2024-01-03T12:00:00Z");
+        apply(desk, &manifest(desk.far.base_url()));
+        let (id, _) = a.job("records", "2024-01-03T12:00:00Z");
         let (found, total) = a.urls("?source=task");
         assert!(total > 0, "{found:?}");
         assert_eq!(found[0]["source_ref"], json!({ "task_id": id, "job_type": "far" }));
         // Switched off, the next task brings none.
         a.ok("POST", &format!("{POOL}/capture/enable"), Some(&json!({ "job_types": ["far"], "enabled": false })));
         std::thread::sleep(Duration::from_millis(1_100));
-        job(&a, "2024-01-06T12:00:00Z");
+        a.job("records", "2024-01-06T12:00:00Z");
         assert_eq!(a.urls("?source=task").1, total);
         // Another project does not capture, and looks back.
         let b = project(desk, "bb");
-        let other = job(&b, "2024-01-03T12:00:00Z");
+        let (other, _) = b.job("records", "2024-01-03T12:00:00Z");
         assert_eq!(b.urls("?scope=project").1, 0);
         let look =
             |body: Value| b.ok("POST", &format!("{POOL}/capture/from-tasks"), Some(&body))["data"]["result"].clone();
@@ -298,6 +304,40 @@ async fn what_tasks_bring_is_captured_where_somebody_wants_it_and_found_again_wh
     });
 }
 
+/// A search that finds the addresses of pages, and what fetches the pages; none of them is there any more.
+fn discovery(base_url: &str) -> String {
+    preamble(base_url)
+        + r#"  discovery_search:
+    path: /offset
+    query: { offset: "${ page.offset }", limit: "${ page.size }", from: "${ window.from | iso }", to: "${ window.to | iso }" }
+    pagination: { type: offset, page_size: 40 }
+    window: { supports_updated_since: true, watermark_key: updated_at, safety_lag: PT1M, max_window: P10D, align: hour, initial: 2024-01-01 }
+    two_phase: { detail: page, missing: ignore }
+    response: { items_path: $.items, id_path: $.url, total_path: $.total }
+  page:
+    role: detail
+    path: /details
+    query: { ids: "${ ids | join(',') }" }
+    response: { items_path: $.items, id_path: $.url, updated_at_path: $.updated_at }
+"#
+}
+
+// covers: POOL-87, POOL-90
+#[tokio::test(flavor = "multi_thread")]
+async fn links_that_a_search_discovers_are_captured_though_no_record_comes_of_them() {
+    everywhere(&Script::default(), &[], |desk| {
+        let a = project(desk, "aa");
+        apply(desk, &discovery(desk.far.base_url()));
+        a.ok("POST", &format!("{POOL}/capture/enable"), Some(&json!({ "job_types": ["far"] })));
+        let (id, job) = a.job("discovery_search", "2024-01-03T12:00:00Z");
+        let (found, total) = a.urls("?source=task");
+        assert!(total > 0, "{job}");
+        assert_eq!(job["inserted"], 0, "{job}");
+        assert_eq!(found[0]["source_ref"], json!({ "task_id": id, "job_type": "far" }));
+        assert!(found.iter().all(|url| url["url"].as_str().unwrap().starts_with("https://example.org/works/")));
+    });
+}
+
 // covers: POOL-88, POOL-AC-10
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_that_cannot_be_written_costs_no_record() {
@@ -305,21 +345,8 @@ async fn a_pool_that_cannot_be_written_costs_no_record() {
         let a = project(desk, "aa");
         a.ok("POST", &format!("{POOL}/capture/enable"), Some(&json!({ "job_types": ["far"] })));
         desk.sql("ALTER TABLE resource_pool_urls RENAME TO gone");
-        let applied = desk.call_with(
-            Some(&desk.key),
-            "POST",
-            "/api/v1/manifests",
-            None,
-            Some(&manifest(desk.far.base_url())),
-            "",
-        );
-        assert!([200, 201].contains(&applied.status), "{}", applied.body);
-        let body = json!({ "provenance": "far", "endpoint": "records", "to": "2024-01-03T12:00:00Z" });
-        let id = a.ok("POST", "/api/v1/jobs", Some(&body))["data"]["public_id"].as_str().unwrap().to_owned();
-        let job = wait(|| {
-            let answer = a.ok("GET", &format!("/api/v1/jobs/{id}"), None);
-            (answer["meta"]["finished"] == true).then_some(answer["data"].clone())
-        });
+        apply(desk, &manifest(desk.far.base_url()));
+        let (_, job) = a.job("records", "2024-01-03T12:00:00Z");
         assert_eq!((job["tasks_failed"].as_u64(), job["inserted"].as_u64()), (Some(0), Some(10)), "{job}");
         assert!(desk.log().contains("could not be captured"));
     });

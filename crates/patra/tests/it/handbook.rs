@@ -1,0 +1,123 @@
+//! The pages that people follow, followed: every command of getting started and of the handbook, in order, as it is written.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::psql;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// A page, with the addresses of this test in the place of those that readers have.
+struct Page {
+    text: String,
+    folder: tempfile::TempDir,
+    listen: String,
+}
+
+impl Page {
+    fn open(name: &str) -> Page {
+        let (listen, far_side) = (free_address(), free_address());
+        let folder = tempfile::tempdir().unwrap();
+        let demo = std::fs::read_to_string(root().join("sources/demo.yaml")).unwrap();
+        std::fs::create_dir(folder.path().join("sources")).unwrap();
+        std::fs::write(folder.path().join("sources/demo.yaml"), demo.replace("127.0.0.1:8900", &far_side)).unwrap();
+        let text = std::fs::read_to_string(root().join("docs").join(name)).unwrap();
+        let text = text.replace("127.0.0.1:8900", &far_side).replace("127.0.0.1:8080", &listen);
+        Page { text, folder, listen }
+    }
+
+    /// All commands in one shell, which ends at the first that fails.
+    #[track_caller]
+    fn follow(&self) -> String {
+        let blocks: Vec<_> = self.text.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+        assert!(blocks.len() > 5, "the page has commands");
+        // The program is built already, and what still runs at the end is of no use to anybody.
+        let before = "set -euo pipefail\ncargo() { :; }\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\nset -x\n";
+        let log = self.folder.path().join("log");
+        let file = std::fs::File::create(&log).unwrap();
+        let status = Command::new("bash")
+            .args(["-c", &(before.to_owned() + &blocks.concat())])
+            .current_dir(self.folder.path())
+            .env("PATH", format!("{}:{}", programs().display(), std::env::var("PATH").unwrap()))
+            .env("PATRA_LISTEN", &self.listen)
+            .envs(server())
+            .stdout(file.try_clone().unwrap())
+            .stderr(file)
+            .status()
+            .unwrap();
+        let log = std::fs::read_to_string(&log).unwrap();
+        assert!(status.success(), "a command of the page failed:\n{log}");
+        log
+    }
+}
+
+/// Nobody listens there just now.
+fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+/// Where `patra` and `patra-upstream` are.
+fn programs() -> PathBuf {
+    let folder = Path::new(env!("CARGO_BIN_EXE_patra")).parent().unwrap().to_owned();
+    if !folder.join("patra-upstream").exists() {
+        let build = ["build", "--quiet", "--locked", "-p", "patra-upstream"];
+        assert!(Command::new(env!("CARGO")).args(build).current_dir(root()).status().unwrap().success());
+    }
+    folder
+}
+
+/// The test's PostgreSQL, as `psql` without an address finds it.
+fn server() -> Vec<(&'static str, String)> {
+    let Some((user, host, port, database)) = parts() else { return Vec::new() };
+    vec![("PGUSER", user), ("PGHOST", host), ("PGPORT", port), ("PGDATABASE", database)]
+}
+
+fn parts() -> Option<(String, String, String, String)> {
+    let url = std::env::var("PATRA_TEST_POSTGRES_URL").ok()?;
+    let (user, rest) = url.strip_prefix("postgres://").unwrap().split_once('@').unwrap();
+    let (address, database) = rest.split_once('/').unwrap();
+    let (host, port) = address.split_once(':').unwrap_or((address, "5432"));
+    Some((user.to_owned(), host.to_owned(), port.to_owned(), database.to_owned()))
+}
+
+#[test]
+fn every_command_of_getting_started_works() {
+    let log = Page::open("getting-started.md").follow();
+    assert!(log.contains("feb-05"), "the job is asked for and told of:\n{log}");
+}
+
+#[test]
+fn every_command_of_the_handbook_works() {
+    let mut page = Page::open("handbook.md");
+    match parts() {
+        None => {
+            eprintln!("skipped from PostgreSQL on: PATRA_TEST_POSTGRES_URL is not set");
+            page.text.truncate(page.text.find("## Move to PostgreSQL").unwrap());
+            page.follow();
+        }
+        Some((_, host, port, _)) => {
+            let name = format!("handbook_{}", std::process::id());
+            page.text = page
+                .text
+                .replace("ROLE patra ", &format!("ROLE {name} "))
+                .replace("DATABASE patra OWNER patra", &format!("DATABASE {name} OWNER {name}"))
+                .replace("patra:secret@localhost:5432/patra", &format!("{name}:secret@{host}:{port}/{name}"));
+            let _gone = Gone(name);
+            page.follow();
+        }
+    }
+}
+
+/// Takes away what the page made on the server.
+struct Gone(String);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        let url = std::env::var("PATRA_TEST_POSTGRES_URL").unwrap();
+        psql(&url, &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.0));
+        psql(&url, &format!("DROP ROLE IF EXISTS {}", self.0));
+    }
+}
