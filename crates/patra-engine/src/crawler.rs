@@ -157,8 +157,8 @@ impl Crawler {
     }
 
     /// Members of the tokens of a platform that must not be stored in the clear.
-    pub async fn has_secret_tokens(&self, code: &str) -> Result<bool, Trouble> {
-        let platform = self.find(code, None).await?;
+    pub async fn has_secret_tokens(&self, code: &str, project: Option<&str>) -> Result<bool, Trouble> {
+        let platform = self.find(code, project).await?;
         Ok(platform.detail.spec.params.values().any(|param| param.secret))
     }
 

@@ -66,7 +66,7 @@ pub struct Tally {
     pub new: u64,
     /// Left out, for they are too long.
     pub too_long: u64,
-    /// There were more URLs than one call takes.
+    /// There were more URLs than one document, or one call, gives.
     pub partial: bool,
 }
 
@@ -92,7 +92,7 @@ impl Tally {
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// They are not there, or not the project's: nothing was written.
-    #[error("{0:?} are not there")]
+    #[error("NOT_FOUND: not there: {}", serde_json::json!(.0))]
     Missing(Vec<Value>),
     #[error(transparent)]
     Store(#[from] TxError),
@@ -134,7 +134,7 @@ pub async fn extract(store: &dyn Store, wish: &Extract) -> Result<Tally, Refused
     let options = options(store).await?;
     let mut pour = Pour::new(store, &wish.project_key, wish.library, UrlSource::Document, options);
     let mut page = filter;
-    while pour.tally.scanned < u64::from(wish.limit) && !pour.tally.partial {
+    while pour.tally.scanned < u64::from(wish.limit) && !pour.is_full() {
         page.limit = AT_ONCE.min(wish.limit - pour.tally.scanned as u32);
         let found = store.documents(page.clone()).await?;
         for document in &found {
@@ -149,25 +149,24 @@ pub async fn extract(store: &dyn Store, wish: &Extract) -> Result<Tally, Refused
     Ok(pour.finish().await?)
 }
 
-/// What is searched of a document: `content` and `extracted_data`; of what was collected, the content and the record as it came.
-/// Its own address is no link of its own.
+/// What is searched of a document: `content` and `extracted_data`; of what was collected, the content and the record as it came,
+/// which holds the address of the record itself too: that one is no link, and is answered.
 fn search(document: &Document, include_uri: bool, options: Options, finder: &mut Finder) -> Option<String> {
     let fields: Value = serde_json::from_str(&document.fields).unwrap_or_default();
     if let Some(content) = fields["content"].as_str() {
         finder.text(content);
     }
     let own = fields["uri"].as_str().or(fields["url"].as_str()).and_then(|own| normalise(own, options).ok());
-    match document.kind.as_str() {
-        "document" => finder.value(&fields["extracted_data"]),
-        _ => finder.json(&document.payload),
+    let is_put = document.kind == "document";
+    if is_put {
+        finder.value(&fields["extracted_data"]);
+    } else {
+        finder.json(&document.payload);
     }
-    match own {
-        Some(own) if include_uri => {
-            finder.text(&own.url);
-            None
-        }
-        own => own.map(|own| own.url),
+    if let (true, Some(own)) = (include_uri, &own) {
+        finder.text(&own.url);
     }
+    own.filter(|_| !include_uri && !is_put).map(|own| own.url)
 }
 
 /// Puts the URLs of ended jobs into a library: of their params, their results and the items they stored (POOL-82).
@@ -200,10 +199,10 @@ pub async fn look_back(store: &dyn Store, wish: &LookBack) -> Result<Tally, Refu
     let options = options(store).await?;
     let mut pour = Pour::new(store, &wish.project_key, wish.library, UrlSource::Task, options);
     for job in &jobs {
-        pour_job(store, job, &mut pour).await?;
-        if pour.tally.partial {
+        if pour.is_full() {
             break;
         }
+        pour_job(store, job, &mut pour).await?;
     }
     Ok(pour.finish().await?)
 }
@@ -219,7 +218,7 @@ async fn pour_job(store: &dyn Store, job: &EndedJob, pour: &mut Pour<'_>) -> Res
     })
     .await?;
     let mut after = 0;
-    while !pour.tally.partial {
+    while !pour.is_full() {
         let items = store.items_of_job(job.instance, after, AT_ONCE).await?;
         let Some((last, ..)) = items.last() else { return Ok(()) };
         after = *last;
@@ -285,7 +284,7 @@ impl<'a> Pour<'a> {
             if own.as_ref() == Some(&url) || self.seen.contains(&content_hash(url.as_bytes())) {
                 continue;
             }
-            if self.seen.len() >= MAX_CALL_URLS {
+            if self.is_full() {
                 self.tally.partial = true;
                 break;
             }
@@ -296,6 +295,11 @@ impl<'a> Pour<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The call takes no more; one document that holds too many is no reason to leave the others out.
+    fn is_full(&self) -> bool {
+        self.seen.len() >= MAX_CALL_URLS
     }
 
     async fn flush(&mut self) -> Result<(), TxError> {

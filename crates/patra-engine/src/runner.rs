@@ -40,9 +40,13 @@ pub(crate) enum Signal {
 /// Runs a leased task to its end.
 pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, rng: Rng, signals: mpsc::Receiver<Signal>) -> Ended {
     let began = shared.ports.clock.steady();
+    let job_type = match existence::feed(&lease) {
+        Some(_) => scrape::job_type_of(&*shared.ports.store, &lease).await.into(),
+        None => job_type(&lease.provenance_code, &lease.endpoint_name).into(),
+    };
     let mut runner = Runner {
         began,
-        job_type: job_type(&lease.provenance_code, &lease.endpoint_name).into(),
+        job_type,
         partition: Inventory {
             provenance_code: lease.provenance_code.clone(),
             endpoint_name: lease.endpoint_name.clone(),

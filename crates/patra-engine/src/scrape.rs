@@ -5,6 +5,7 @@ pub(crate) mod existence;
 pub(crate) mod schedule;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -80,9 +81,7 @@ pub async fn begin(store: &Arc<dyn Store>, wish: &Wish) -> Result<(), Error> {
         return Err(Error::NotConfigured(why));
     }
     if let Some(hold) = stopped(&**store).await? {
-        return Err(Error::NotConfigured(format!(
-            "TwitterAPI.io is stopped: {hold}; put that right, then `patra resume source {TWITTER}`"
-        )));
+        return Err(Error::NotConfigured(format!("TwitterAPI.io is stopped: {hold}")));
     }
     // Twice: a poll may end, or begin, in between.
     for _ in 0..2 {
@@ -121,8 +120,20 @@ fn job(wish: &Wish) -> NewScrape {
     }
 }
 
+/// The hold that stops the connector.
+struct Stop {
+    id: i64,
+    reason: String,
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; put that right, then `patra resume hold {}`", self.reason, self.id)
+    }
+}
+
 /// Why the connector is stopped, if it is: by a hold on it, or on every key that it has.
-async fn stopped(queries: &dyn Queries) -> Result<Option<String>, TxError> {
+async fn stopped(queries: &dyn Queries) -> Result<Option<Stop>, TxError> {
     let active = Filter {
         provenance_code: Some(TWITTER.to_owned()),
         status: Some("ACTIVE".to_owned()),
@@ -141,9 +152,12 @@ async fn stopped(queries: &dyn Queries) -> Result<Option<String>, TxError> {
         .iter()
         .filter(|row| cell(row, "released_at") == Cell::Null && cell(row, "kind_code") != Cell::Text("ADVISORY".into()))
         .collect();
-    let reason = |row: &Row| match cell(row, "reason") {
-        Cell::Text(reason) => reason,
-        _ => String::new(),
+    let stop = |row: &Row| Stop {
+        id: cell(row, "id").as_int().unwrap_or_default(),
+        reason: match cell(row, "reason") {
+            Cell::Text(reason) => reason,
+            _ => String::new(),
+        },
     };
     let is_ours = |row: &&&Row| {
         let endpoint = cell(row, "endpoint_name");
@@ -151,11 +165,11 @@ async fn stopped(queries: &dyn Queries) -> Result<Option<String>, TxError> {
             && (endpoint == Cell::Null || endpoint == Cell::Text(TWITTER_FEED.to_owned()))
     };
     if let Some(row) = open.iter().find(is_ours) {
-        return Ok(Some(reason(row)));
+        return Ok(Some(stop(row)));
     }
     let held = |id: &i64| open.iter().find(|row| cell(row, "credential_id") == Cell::Int(*id));
-    let reasons: Vec<_> = keys.iter().map_while(|id| held(id).map(|row| reason(row))).collect();
-    Ok(reasons.into_iter().next_back().filter(|_| keys.iter().all(|id| held(id).is_some())))
+    let all: Option<Vec<_>> = keys.iter().map(held).collect();
+    Ok(all.and_then(|rows| rows.last().map(|row| stop(row))))
 }
 
 /// The sources of the users, in their order.
@@ -218,12 +232,12 @@ pub async fn status(store: &dyn Store, project: Option<&str>, public_id: &str) -
 
 fn told(public_id: &str, progress: &Progress, polls: &[JobPoll]) -> Status {
     let ended = polls.iter().filter(|poll| poll.status.is_final());
-    let current = ended.clone().count();
+    let finished = ended.clone().count() == polls.len();
+    let current = ended.clone().filter(|poll| poll.status != TaskStatus::Cancelled).count();
     let good = |poll: &&JobPoll| matches!(poll.status, TaskStatus::Succeeded | TaskStatus::Partial);
     let successful = ended.clone().filter(good).count();
     let has_begun = polls.iter().any(|poll| poll.status != TaskStatus::Queued);
-    let finished = current == polls.len();
-    let stop = polls.iter().find_map(stopping);
+    let stop = polls.iter().find_map(stopping).or_else(|| cancelled(polls));
     let status = match (finished, has_begun) {
         (true, _) if successful > 0 && stop.is_none() => "completed",
         (true, _) => "failed",
@@ -234,7 +248,9 @@ fn told(public_id: &str, progress: &Progress, polls: &[JobPoll]) -> Status {
     let updated_at = times.max().unwrap_or(progress.created_at).max(progress.created_at);
     let (fetched, new) = (polls.iter().map(fetched).sum(), polls.iter().map(|poll| poll.inserted).sum());
     let result = finished.then(|| {
-        let users: Vec<_> = if stop.is_some() { Vec::new() } else { polls.iter().map(user).collect() };
+        // Of a scrape that a refusal stopped at once there is nothing to say of any user.
+        let users: Vec<_> =
+            if stop.is_some() && successful == 0 { Vec::new() } else { polls.iter().map(user).collect() };
         let errors = |poll: &JobPoll| poll.rejected + u64::from(poll.status == TaskStatus::Failed);
         let elapsed = updated_at.since(progress.created_at).as_secs_f64();
         json!({
@@ -275,12 +291,17 @@ fn stopping(poll: &JobPoll) -> Option<Value> {
     concerns_all.then(|| json!({ "code": code, "message": fault["message"], "retryable": false }))
 }
 
+/// Somebody ended it (MAP-S-06).
+fn cancelled(polls: &[JobPoll]) -> Option<Value> {
+    let is_cancelled = polls.iter().any(|poll| poll.status == TaskStatus::Cancelled);
+    is_cancelled.then(|| json!({ "code": "CANCELLED", "message": "the scrape was cancelled", "retryable": true }))
+}
+
 fn last_error(polls: &[JobPoll]) -> Value {
-    if !polls.is_empty() && polls.iter().all(|poll| poll.status == TaskStatus::Cancelled) {
-        return json!({ "code": "CANCELLED", "message": "the scrape was cancelled", "retryable": true });
-    }
     match polls.iter().filter_map(fault).next_back() {
-        Some(fault) => json!({ "code": fault["code"], "message": fault["message"], "retryable": true }),
+        Some(fault) => {
+            json!({ "code": fault["code"], "message": fault["message"], "retryable": fault["level"] == "L1" })
+        }
         None => json!({ "code": Code::InternalError, "message": "no user could be scraped", "retryable": true }),
     }
 }
@@ -391,6 +412,19 @@ async fn stop(store: &dyn Store, lease: &Lease, reason: &str) -> Result<(), TxEr
         store.run(Cancel { target, reason: reason.to_owned(), by }).await?;
     }
     Ok(())
+}
+
+/// What the URLs of a lease are captured as: those of a scrape as a scrape's (POOL-89). Whatever goes wrong here, tweets are
+/// collected.
+pub(crate) async fn job_type_of(queries: &dyn Queries, lease: &Lease) -> &'static str {
+    match job_of(queries, lease).await {
+        Ok(Some(_)) => JOB_TYPE,
+        Ok(None) => TWITTER_FEED,
+        Err(error) => {
+            events::store_failed("scrape", "job_type_of", &error);
+            TWITTER_FEED
+        }
+    }
 }
 
 /// The public id of the job that a poll is of, if it is of one.

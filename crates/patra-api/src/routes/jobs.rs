@@ -235,7 +235,9 @@ fn word(progress: &Progress) -> &'static str {
         TriggerStatus::Planned if progress.is_finished() => match ended {
             0 => "finished",
             _ if progress.tasks_failed == ended => "failed",
-            _ if progress.tasks_cancelled == ended => "cancelled",
+            // Somebody ended it, or a refusal that concerned all the rest.
+            _ if progress.tasks_cancelled > 0 && progress.tasks_failed > 0 => "failed",
+            _ if progress.tasks_cancelled > 0 => "cancelled",
             _ => "finished",
         },
         TriggerStatus::Planned if progress.tasks_active + ended > 0 => "running",

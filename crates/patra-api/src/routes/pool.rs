@@ -129,7 +129,6 @@ pub(super) async fn extract(
         words("filters.doc_type", &doc_type)?;
         words("filters.state", &state)?;
         let limit = bounded("filters.limit", limit, DOCUMENTS)?;
-        let document_ids = document_ids.filter(|ids| !ids.is_empty());
         if document_ids.as_ref().is_some_and(|ids| ids.len() > limit as usize) {
             let message = format!("there are more document_ids than filters.limit ({limit}) allows");
             return Err(invalid("filters.document_ids", limit, message));
@@ -171,7 +170,6 @@ pub(super) async fn look_back(
     let done = async {
         let LookBackBody { project_key, scope, task_ids, job_type, since, limit, async_mode } = body(given)?;
         let limit = bounded("limit", limit, TASKS)?;
-        let task_ids = task_ids.filter(|ids| !ids.is_empty());
         words("task_ids", task_ids.as_deref().unwrap_or_default())?;
         words("job_type", job_type.as_slice())?;
         if task_ids.as_ref().is_some_and(|ids| ids.len() > limit as usize) {
@@ -321,13 +319,9 @@ pub(super) async fn enable_capture(
         job_types.sort();
         job_types.dedup();
         let (project_key, library) = writer(&api, &tenant, granted, project_key.as_deref(), scope.as_deref()).await?;
-        let known = pool::job_types(&*api.store, connectors(&api).await?).await?;
-        let unknown: Vec<_> = job_types.iter().filter(|job_type| !known.contains(*job_type)).cloned().collect();
         let enabled = enabled.unwrap_or(true);
         api.store.run(ConfigureCapture { project_key: project_key.clone(), library, job_types, enabled }).await?;
-        let mut data = capture_json(&api, &project_key).await?;
-        data["unknown_job_types"] = unknown.into();
-        Ok((StatusCode::OK, data, json!({})))
+        Ok((StatusCode::OK, capture_json(&api, &project_key).await?, json!({})))
     };
     answer(&id, done.await)
 }
@@ -339,9 +333,7 @@ pub(super) async fn capture_config(
 ) -> Response {
     let done = async {
         let key = tenant.one()?;
-        let mut data = capture_json(&api, &key).await?;
-        data["unknown_job_types"] = json!([]);
-        Ok((StatusCode::OK, data, json!({})))
+        Ok((StatusCode::OK, capture_json(&api, &key).await?, json!({})))
     };
     answer(&id, done.await)
 }
@@ -351,11 +343,11 @@ async fn capture_json(api: &Api, project_key: &str) -> Result<Value, Failure> {
     let items = rules.iter().map(|rule| {
         json!({ "job_type": rule.job_type, "scope": rule.library, "enabled": rule.enabled, "updated_at": rule.updated_at })
     });
-    Ok(json!({ "project_key": project_key, "items": items.collect::<Vec<_>>() }))
-}
-
-async fn connectors(api: &Api) -> Result<Vec<String>, Failure> {
-    Ok(registry::resources(&*api.store).await?.into_iter().map(|resource| resource.code).collect())
+    let known = pool::job_types(&*api.store, project_key).await?;
+    let unknown: Vec<_> = rules.iter().map(|rule| &rule.job_type).filter(|of| !known.contains(*of)).collect();
+    Ok(json!({
+        "project_key": project_key, "items": items.collect::<Vec<_>>(), "unknown_job_types": unknown,
+    }))
 }
 
 // --- what can be collected -------------------------------------------------------------------------------------------

@@ -42,8 +42,8 @@ pub trait Pool: fmt::Debug + Send + Sync {
     /// Stored tweets, newest `created_at` first, then by id from above (TWEET-103).
     fn tweets(&self, ask: TweetFilter) -> Boxed<'_, Result<Vec<StoredTweet>, TxError>>;
 
-    /// Every job type that the ledger has seen.
-    fn job_types(&self) -> Boxed<'_, Result<Vec<String>, TxError>>;
+    /// Every job type that the ledger has seen of a project.
+    fn job_types(&self, project_key: &str) -> Boxed<'_, Result<Vec<String>, TxError>>;
 }
 
 /// Id, fields and payload of an item.

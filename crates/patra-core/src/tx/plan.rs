@@ -41,13 +41,13 @@ pub struct Fired {
     pub existed: bool,
 }
 
-/// The provenance of what the collector polls without a manifest.
-const COLLECTOR: &str = "collector";
+/// Provenances whose endpoints are types of sources: feeds, which need no manifest, and tweets.
+const OF_SOURCES: [&str; 2] = ["collector", "twitterapi_io"];
 
-/// `ing_schedule_instance.job_type` of a trigger whose maker names none: the provenance, or, of what the collector polls, the
+/// `ing_schedule_instance.job_type` of a trigger whose maker names none: the provenance, or, of what sources are polled by, the
 /// endpoint.
 pub fn job_type<'a>(provenance_code: &'a str, endpoint_name: &'a str) -> &'a str {
-    if provenance_code == COLLECTOR { endpoint_name } else { provenance_code }
+    if OF_SOURCES.contains(&provenance_code) { endpoint_name } else { provenance_code }
 }
 
 /// Fires up to `limit` schedules whose time has come (`next_due_at <= now`), oldest first. Each moves to its first due
@@ -346,6 +346,7 @@ mod tests {
     fn a_job_is_of_the_type_of_its_provenance_and_a_poll_of_its_source() {
         assert_eq!(job_type("pubmed", "search"), "pubmed");
         assert_eq!(job_type("collector", "rss"), "rss");
+        assert_eq!(job_type("twitterapi_io", "twitter_feed"), "twitter_feed");
     }
 
     #[test]

@@ -228,7 +228,7 @@ impl Work<'_> {
             page: 1,
             ..Search::default()
         };
-        let secret = self.crawler.has_secret_tokens(&self.flow.platform).await?;
+        let secret = self.crawler.has_secret_tokens(&self.flow.platform, Some(&self.flow.project_key)).await?;
         loop {
             let found = self.ask_for(&search).await?;
             self.report.found += found.notes.len() as u64;

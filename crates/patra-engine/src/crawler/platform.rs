@@ -137,13 +137,20 @@ impl Platforms {
         project: Option<&str>,
         now: Ts,
     ) -> Result<Arc<Platform>, Trouble> {
-        match self.read(queries, code, now).await? {
+        match self.read(queries, code, project, now).await? {
             Some(platform) if registry::is_for(platform.project.as_deref(), project) => Ok(platform),
             _ => Err(unknown(queries, code, project).await),
         }
     }
 
-    async fn read(&self, queries: &dyn Queries, code: &str, now: Ts) -> Result<Option<Arc<Platform>>, Trouble> {
+    /// What is wrong with a manifest is told only to whom it is for.
+    async fn read(
+        &self,
+        queries: &dyn Queries,
+        code: &str,
+        project: Option<&str>,
+        now: Ts,
+    ) -> Result<Option<Arc<Platform>>, Trouble> {
         let known = lock(&self.known).get(code).cloned();
         if let Some((_, _, platform)) = known.as_ref().filter(|(read, _, _)| now.since(*read) < BELIEVED) {
             return Ok(Some(Arc::clone(platform)));
@@ -155,6 +162,9 @@ impl Platforms {
             None => {
                 let manifest = patra_spec::registry::manifest(code, &stored.rows)
                     .map_err(|problems| Trouble::new(Code::InternalError, problems.to_string()))?;
+                if !registry::is_for(manifest.project.as_deref(), project) {
+                    return Ok(None);
+                }
                 Arc::new(Platform::new(code, &manifest)?)
             }
         };

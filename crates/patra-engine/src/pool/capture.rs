@@ -15,6 +15,7 @@ use patra_core::tx::{Capture, MAX_CAPTURED, TxError, WriteNote};
 
 use super::options;
 use crate::shared::{Shared, lock};
+use crate::{registry, scrape};
 
 /// How long a change may take to be noticed: less than the minute of POOL-70.
 const LOOK_EVERY: Duration = Duration::from_secs(20);
@@ -70,14 +71,15 @@ fn wanted(rule: CaptureRule) -> ((String, String), Library) {
     ((rule.project_key, rule.job_type), rule.library)
 }
 
-/// Every job type that there is: what the ledger has seen, and what can be asked for.
-pub async fn job_types(
-    store: &dyn Store,
-    connectors: impl IntoIterator<Item = String>,
-) -> Result<BTreeSet<String>, TxError> {
-    let mut known: BTreeSet<_> = store.job_types().await?.into_iter().collect();
-    known.extend(connectors);
+/// Every job type that there is for a project: what its ledger has seen, and what it can ask for.
+pub async fn job_types(store: &dyn Store, project_key: &str) -> Result<BTreeSet<String>, TxError> {
+    let mut known: BTreeSet<_> = store.job_types(project_key).await?.into_iter().collect();
+    let connectors = registry::resources(store).await?.into_iter();
+    known.extend(
+        connectors.filter(|found| registry::is_for(found.project(), Some(project_key))).map(|found| found.code),
+    );
     known.extend(patra_core::source::TYPES.iter().map(|(name, _)| (*name).to_owned()));
+    known.insert(scrape::JOB_TYPE.to_owned());
     Ok(known)
 }
 

@@ -188,7 +188,7 @@ impl Pool for ReadOnly {
         no_sources()
     }
 
-    fn job_types(&self) -> Boxed<'_, Result<Vec<String>, TxError>> {
+    fn job_types(&self, _: &str) -> Boxed<'_, Result<Vec<String>, TxError>> {
         no_sources()
     }
 }

@@ -91,7 +91,11 @@ counted AS (
 );
 
 const TRIGGER: &str = "
-SELECT i.public_id FROM ing_task t JOIN ing_schedule_instance i ON i.id = t.schedule_instance_id WHERE t.id = $1";
+SELECT job.public_id
+FROM ing_task t
+JOIN ing_schedule_instance part ON part.id = t.schedule_instance_id
+JOIN ing_schedule_instance job ON job.id = coalesce(part.root_id, part.id)
+WHERE t.id = $1";
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[LOCK_WITH_OTHERS, LOCK_ALONE, HAS_NEW, ADD_TO_PROJECT, ADD_TO_SHARED, TRIGGER];

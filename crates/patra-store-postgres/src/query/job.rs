@@ -90,17 +90,17 @@ ORDER BY t.source_id, t.id"
 /// From one to the next in the index, however many jobs there are of each.
 const TYPES: &str = "
 WITH RECURSIVE seen AS (
-  (SELECT project_key, job_type FROM ing_schedule_instance ORDER BY project_key, job_type LIMIT 1)
+  (SELECT job_type FROM ing_schedule_instance WHERE project_key = $1 ORDER BY job_type LIMIT 1)
   UNION ALL
-  SELECT next.project_key, next.job_type
+  SELECT next.job_type
   FROM seen CROSS JOIN LATERAL (
-    SELECT i.project_key, i.job_type FROM ing_schedule_instance i
-    WHERE (i.project_key, i.job_type) > (seen.project_key, seen.job_type)
-    ORDER BY i.project_key, i.job_type
+    SELECT i.job_type FROM ing_schedule_instance i
+    WHERE i.project_key = $1 AND i.job_type > seen.job_type
+    ORDER BY i.job_type
     LIMIT 1
   ) AS next
 )
-SELECT DISTINCT job_type FROM seen ORDER BY job_type";
+SELECT job_type FROM seen ORDER BY job_type";
 
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[ENDED, ITEMS, POLLS, TYPES];
@@ -155,7 +155,7 @@ fn read_poll(row: &Row) -> Result<JobPoll, Fail> {
     })
 }
 
-pub(crate) async fn types(session: &Session) -> Result<Vec<String>, Fail> {
+pub(crate) async fn types(session: &Session, project_key: String) -> Result<Vec<String>, Fail> {
     let [types] = session.prepare([TYPES]).await?;
-    session.rows(&types, &[]).await?.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    session.rows(&types, &[&project_key]).await?.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }

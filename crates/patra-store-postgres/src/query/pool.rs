@@ -171,8 +171,9 @@ impl Pool for PostgresStore {
         Box::pin(self.readers.run(move |session| Box::pin(document::tweets(session, ask))))
     }
 
-    fn job_types(&self) -> Boxed<'_, Result<Vec<String>, TxError>> {
-        Box::pin(self.readers.run(move |session| Box::pin(job::types(session))))
+    fn job_types(&self, project_key: &str) -> Boxed<'_, Result<Vec<String>, TxError>> {
+        let project_key = project_key.to_owned();
+        Box::pin(self.readers.run(move |session| Box::pin(job::types(session, project_key))))
     }
 }
 

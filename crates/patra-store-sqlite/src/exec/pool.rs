@@ -30,7 +30,11 @@ const COUNT: &str = "
 INSERT INTO resource_pool_count (scope, project_key, shard, urls, covered) VALUES (?1, ?2, 0, ?3, ?4)
 ON CONFLICT (scope, project_key, shard) DO UPDATE SET urls = urls + ?3, covered = covered + ?4";
 
-const READ_PUBLIC_ID: &str = "SELECT public_id FROM ing_schedule_instance WHERE id = ?1";
+// Of the job, when it is a part of one.
+const READ_PUBLIC_ID: &str = "
+SELECT job.public_id
+FROM ing_schedule_instance part JOIN ing_schedule_instance job ON job.id = coalesce(part.root_id, part.id)
+WHERE part.id = ?1";
 
 const CONFIGURE: &str = "
 INSERT INTO resource_pool_capture (project_key, job_type, scope, enabled, updated_at) VALUES (?1, ?2, ?3, ?4, ?5)

@@ -88,11 +88,11 @@ GROUP BY task.id
 ORDER BY task.source_id, task.id"
 );
 
-// One of each project and type, without reading the others of it.
+// One of each type, without reading the others of it.
 pub(crate) const NEXT_TYPE: &str = "
-SELECT project_key, job_type FROM ing_schedule_instance
-WHERE (project_key, job_type) > (?1, ?2)
-ORDER BY project_key, job_type
+SELECT job_type FROM ing_schedule_instance
+WHERE project_key = ?1 AND job_type > ?2
+ORDER BY job_type
 LIMIT 1";
 
 #[cfg(test)]
@@ -166,13 +166,14 @@ pub(super) fn polls(db: &Connection, instance: i64) -> Result<Vec<JobPoll>> {
     })
 }
 
-pub(super) fn types(db: &Connection) -> Result<Vec<String>> {
+pub(super) fn types(db: &Connection, project_key: &str) -> Result<Vec<String>> {
     let mut statement = db.prepare_cached(NEXT_TYPE)?;
-    let (mut place, mut types) = ((String::new(), String::new()), std::collections::BTreeSet::new());
+    let mut types: Vec<String> = Vec::new();
     loop {
-        let next = statement.query_row([&place.0, &place.1], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-        let Some(next) = next else { return Ok(types.into_iter().collect()) };
-        place = next;
-        types.insert(place.1.clone());
+        let last = types.last().map(String::as_str).unwrap_or_default();
+        match statement.query_row([project_key, last], |row| row.get(0)).optional()? {
+            Some(next) => types.push(next),
+            None => return Ok(types),
+        }
     }
 }

@@ -186,8 +186,9 @@ impl Pool for SqliteReader {
         Box::pin(self.read(move |db| tweets(db, &ask)))
     }
 
-    fn job_types(&self) -> Boxed<'_, Result<Vec<String>, TxError>> {
-        Box::pin(self.read(job::types))
+    fn job_types(&self, project_key: &str) -> Boxed<'_, Result<Vec<String>, TxError>> {
+        let project_key = project_key.to_owned();
+        Box::pin(self.read(move |db| job::types(db, &project_key)))
     }
 }
 
@@ -228,8 +229,8 @@ impl Pool for SqliteStore {
         self.inner.reader.tweets(ask)
     }
 
-    fn job_types(&self) -> Boxed<'_, Result<Vec<String>, TxError>> {
-        self.inner.reader.job_types()
+    fn job_types(&self, project_key: &str) -> Boxed<'_, Result<Vec<String>, TxError>> {
+        self.inner.reader.job_types(project_key)
     }
 }
 

@@ -32,7 +32,7 @@ fn a_page_of_the_pool_or_of_tweets_reads_no_more_than_it_shows() {
     check(query::pool::READ_TWEETS_SINCE, &["idx_tweets_db_created_at (created_at>?)"], true);
     check(query::job::READ_ITEMS, &["idx_item_run (run_id=? AND rowid>?)"], false);
     check(query::job::READ_ENDED_OF_TYPE, &["idx_instance_job (project_key=? AND job_type=?)"], false);
-    check(query::job::NEXT_TYPE, &["COVERING INDEX idx_instance_job ((project_key,job_type)>(?,?))"], false);
+    check(query::job::NEXT_TYPE, &["COVERING INDEX idx_instance_job (project_key=? AND job_type>?)"], false);
     check(exec::hot::TAKE_CHORE, &["idx_instance_chore"], false);
     check(exec::hot::TAKE_EVENTS, &["idx_outbox_pending"], false);
     check(exec::hot::FORGET_CHORES, &["idx_instance_finished (finished_at<?)"], false);

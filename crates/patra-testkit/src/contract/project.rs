@@ -177,7 +177,9 @@ pub(super) async fn a_job_has_a_type_and_a_project(fx: Fixture) {
     let jobs = fx.rows(View::Jobs).await;
     assert_eq!(jobs.texts("job_type"), [make::PROVENANCE, "rss", make::PROVENANCE]);
     assert_eq!(jobs.texts("project_key"), [OTHER, "default", OTHER]);
-    assert_eq!(fx.subject.store.job_types().await.expect("types"), [make::PROVENANCE, "rss"]);
+    let types = async |project| fx.subject.store.job_types(project).await.expect("types");
+    assert_eq!(types(OTHER).await, [make::PROVENANCE]);
+    assert_eq!(types("default").await, ["rss"]);
     let progress = fx.progress("poll").await;
     assert_eq!((&*progress.project_key, &*progress.job_type, progress.under_way), ("default", "rss", false));
     assert_eq!(

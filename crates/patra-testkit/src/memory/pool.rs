@@ -75,7 +75,9 @@ impl MemStore {
     ) -> Captured {
         let Some(capture) = capture else { return Captured::None };
         let there = instance.filter(|id| !self.forgotten.instances.contains(id));
-        let task_id = there.and_then(|id| self.instances.get(place(id.0))).map(|row| &*row.public_id);
+        let part = there.and_then(|id| self.instances.get(place(id.0)));
+        let job = part.and_then(|row| self.instances.get(place(row.root.unwrap_or(row.id).0)));
+        let task_id = job.map(|row| &*row.public_id);
         let source_ref = capture.source_ref(task_id);
         let found = |(url, domain): &(String, String)| FoundUrl {
             url: url.clone(),

@@ -71,9 +71,10 @@ impl Pool for SharedMem {
         ready(self.lock().tweets(&ask))
     }
 
-    fn job_types(&self) -> Boxed<'_, Result<Vec<String>, TxError>> {
+    fn job_types(&self, project_key: &str) -> Boxed<'_, Result<Vec<String>, TxError>> {
         let store = self.lock();
-        let types: BTreeSet<_> = store.there().map(|row| row.job_type.clone()).collect();
+        let of_project = store.there().filter(|row| row.origin.project_key == project_key);
+        let types: BTreeSet<_> = of_project.map(|row| row.job_type.clone()).collect();
         ready(types.into_iter().collect())
     }
 }

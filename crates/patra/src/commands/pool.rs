@@ -12,7 +12,6 @@ use patra_core::project::{self, Library};
 use patra_core::tx::{ConfigureCapture, CreateProject, PutDocument};
 use patra_engine::links::{Finder, Options};
 use patra_engine::pool::{self, Extract, LookBack, Refused, Tally};
-use patra_engine::registry;
 
 use crate::cli::{AddDocument, ExtractUrls, Global, ListUrls, LookBackUrls, Pool, Project};
 use crate::error::{Error, Exit};
@@ -147,12 +146,11 @@ async fn capture(global: &Global, job_types: &[String], enabled: bool, library: 
     let mut job_types = job_types.to_vec();
     job_types.sort();
     job_types.dedup();
-    let connectors = registry::resources(store).await?.into_iter().map(|resource| resource.code);
-    let known = pool::job_types(store, connectors).await?;
+    let project_key = store::project(global, store).await?;
+    let known = pool::job_types(store, &project_key).await?;
     for unknown in job_types.iter().filter(|job_type| !known.contains(*job_type)) {
         say(&format!("no job of type {unknown} has been seen yet; it is captured when one comes"));
     }
-    let project_key = store::project(global, store).await?;
     store.run(ConfigureCapture { project_key, library, job_types, enabled }).await?;
     show_rules(global, store).await
 }

@@ -185,6 +185,65 @@ async fn a_refused_key_stops_the_scrape_and_is_told() {
         }
         let next = start(desk, &json!({ "usernames": "alice", "limit": 20 }));
         assert_eq!((next.status, &next.body["error"]["code"]), (503, &json!("NOT_CONFIGURED")), "{}", next.body);
+        // The way out that it names is one.
+        let message = next.body["error"]["message"].as_str().unwrap();
+        let hold = message.split("resume hold ").nth(1).unwrap().trim_end_matches('`');
+        let released = desk.call("DELETE", &format!("/api/v1/holds/{hold}"), None, None);
+        assert!(released.status < 300, "{message}: {}", released.body);
+        assert_eq!(start(desk, &json!({ "usernames": "alice", "limit": 20 })).status, 202);
+    });
+}
+
+// covers: TWEET-47, TWEET-65
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_without_a_list_is_one_users_trouble() {
+    let faults = vec![TweetFault::new("odd", TweetAnswer::NoList, 0)];
+    everywhere(&Tweets { faults, ..Tweets::default() }, &[], |desk| {
+        let done = scrape(desk, &json!({ "usernames": "odd,alice,bob,carol", "limit": 20 }));
+        assert_eq!((&done["status"], &done["result"]["successful_users"]), (&json!("completed"), &json!(3)), "{done}");
+        let users = done["result"]["users"].as_array().unwrap();
+        let odd = users.iter().find(|user| user["username"] == "odd").unwrap();
+        assert_eq!(odd["error_code"], "PARSE_ERROR");
+        let again = scrape(desk, &json!({ "usernames": "odd", "limit": 20 }));
+        assert_eq!((&again["status"], &again["error"]["retryable"]), (&json!("failed"), &json!(false)), "{again}");
+    });
+}
+
+// covers: TWEET-95, MAP-S-06
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scrape_that_is_cancelled_has_failed_and_says_so() {
+    let faults = vec![TweetFault::new("slow", TweetAnswer::Late(60_000), 0)];
+    everywhere(&Tweets { faults, ..Tweets::default() }, &[], |desk| {
+        let begun = start(desk, &json!({ "usernames": "fine,slow", "limit": 20 }));
+        let task = begun.body["task_id"].as_str().unwrap().to_owned();
+        let status = || desk.call("GET", &format!("/api/admin/scrape/{task}"), None, None).body;
+        schedule::wait(desk, "the first user", || status()["progress"]["current"] == 1);
+        let cancelled = desk.call("POST", &format!("/api/v1/jobs/{task}/cancel"), None, Some(&json!({})));
+        assert!(cancelled.status < 300, "{}", cancelled.body);
+        let done = finished(desk, &task);
+        assert_eq!((&done["status"], &done["error"]["code"]), (&json!("failed"), &json!("CANCELLED")), "{done}");
+        assert_eq!((&done["progress"]["current"], &done["result"]["new_tweets"]), (&json!(1), &json!(20)), "{done}");
+        let job = desk.call("GET", &format!("/api/v1/jobs/{task}"), None, None).body;
+        assert_eq!(job["data"]["status"], "cancelled", "{job}");
+    });
+}
+
+// covers: POOL-66, POOL-85, POOL-89
+#[tokio::test(flavor = "multi_thread")]
+async fn urls_of_a_scrape_are_captured_as_the_scrapes() {
+    everywhere(&Tweets::default(), &[], |desk| {
+        let body = json!({ "project_key": "default", "job_types": ["tweet_scrape"] });
+        let enabled = desk.call("POST", "/api/v1/resource_pool/capture/enable", None, Some(&body)).body;
+        assert_eq!(enabled["data"]["unknown_job_types"], json!([]), "{enabled}");
+        let begun = start(desk, &json!({ "usernames": "alice", "limit": 20 }));
+        let task = begun.body["task_id"].as_str().unwrap().to_owned();
+        finished(desk, &task);
+        let found = desk.call("GET", "/api/v1/resource_pool/urls?project_key=default&source=task", None, None).body;
+        assert_eq!(
+            found["data"]["items"][0]["source_ref"],
+            json!({ "task_id": task, "job_type": "tweet_scrape" }),
+            "{found}"
+        );
     });
 }
 

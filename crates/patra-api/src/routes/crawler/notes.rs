@@ -64,7 +64,7 @@ pub(in crate::routes) async fn add_candidates(
             return Err(wrong(format!("items holds 1 to {MAX_CANDIDATES} notes, not {}", given.items.len())));
         }
         let secret = match &api.crawler {
-            Some(crawler) => crawler.has_secret_tokens(&given.platform).await?,
+            Some(crawler) => crawler.has_secret_tokens(&given.platform, tenant.sight()?).await?,
             None => false,
         };
         let mut candidates = Vec::with_capacity(given.items.len());

@@ -9,7 +9,7 @@ use crate::tx::{Hold, Lease, RunEnd, Subject};
 pub(super) fn hold(lease: &Lease, verdict: &Verdict) -> Option<Hold> {
     let RunEnd::Failed { error } = &verdict.end else { return None };
     // One source says nothing about the others: it is paused by itself. Only a credential is common to all.
-    if lease.source.is_some() && (error.level != Level::L4 || lease.credential.is_none()) {
+    if lease.source.is_some() && !(error.level == Level::L4 && lease.credential.is_some() && is_about_the_key(error)) {
         return None;
     }
     let (kind, subject) = match error.level {
@@ -25,15 +25,17 @@ pub(super) fn hold(lease: &Lease, verdict: &Verdict) -> Option<Hold> {
 /// The narrowest that certainly stops the damage: what uses the credential, or the endpoint; the source when a credential is
 /// refused that nobody named.
 fn broken(lease: &Lease, error: &Fault) -> Subject {
-    match (error.code, lease.credential) {
-        (Code::UpstreamAuthFailed | Code::CookieInvalid | Code::Unauthorized | Code::Forbidden, Some(credential)) => {
-            Subject { credential: Some(credential), ..Subject::default() }
-        }
-        (Code::UpstreamAuthFailed | Code::CookieInvalid | Code::Unauthorized | Code::Forbidden, None) => {
-            Subject::source(&lease.provenance_code)
-        }
+    match lease.credential {
+        Some(credential) if is_about_the_key(error) => Subject { credential: Some(credential), ..Subject::default() },
+        None if is_about_the_key(error) => Subject::source(&lease.provenance_code),
         _ => Subject::endpoint(&lease.provenance_code, &lease.endpoint_name),
     }
+}
+
+/// Whoever else uses the credential would be refused too, or has no balance left either.
+fn is_about_the_key(error: &Fault) -> bool {
+    use Code::{CookieInvalid, Forbidden, QuotaExhausted, Unauthorized, UpstreamAuthFailed};
+    matches!(error.code, UpstreamAuthFailed | CookieInvalid | Unauthorized | Forbidden | QuotaExhausted)
 }
 
 fn partition(lease: &Lease) -> Subject {

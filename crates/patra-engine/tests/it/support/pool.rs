@@ -39,7 +39,7 @@ impl Pool for Flaky {
     fn tweets(&self, ask: TweetFilter) -> Boxed<'_, Result<Vec<StoredTweet>, TxError>> {
         self.store.tweets(ask)
     }
-    fn job_types(&self) -> Boxed<'_, Result<Vec<String>, TxError>> {
-        self.store.job_types()
+    fn job_types(&self, project_key: &str) -> Boxed<'_, Result<Vec<String>, TxError>> {
+        self.store.job_types(project_key)
     }
 }

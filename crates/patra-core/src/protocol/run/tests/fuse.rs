@@ -37,7 +37,8 @@ fn subject(hold: Option<Hold>, kind: HoldKind) -> Subject {
 // covers: ING-9.5-03, ING-12.1-04, ING-12.2-07
 #[test]
 fn a_fatal_error_blows_the_fuse_of_the_narrowest_thing_that_is_certainly_broken() {
-    let auth = [Code::UpstreamAuthFailed, Code::CookieInvalid, Code::Unauthorized, Code::Forbidden];
+    let auth =
+        [Code::UpstreamAuthFailed, Code::CookieInvalid, Code::Unauthorized, Code::Forbidden, Code::QuotaExhausted];
     for code in auth {
         let credential = subject(hold(Some(8), code, Level::L4, 401), HoldKind::Break);
         assert_eq!(credential, Subject { credential: Some(CredentialId(8)), ..Subject::default() });
