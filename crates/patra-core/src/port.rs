@@ -1,6 +1,7 @@
 //! The ports: what the engine needs from the outside. Object-safe, batch-shaped, commands apart from queries, so that a
 //! door that must only read is given nothing that can write.
 
+pub mod board;
 pub mod crawl;
 pub mod credential;
 pub mod notifier;
@@ -19,6 +20,7 @@ use std::pin::Pin;
 use crate::time::Ts;
 use crate::tx::{Done, Operation, Tx, TxError};
 
+pub use board::Boards;
 pub use crawl::Crawls;
 pub use credential::Credentials;
 pub use notifier::Notifier;
