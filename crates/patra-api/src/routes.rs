@@ -8,6 +8,7 @@ mod jobs;
 mod manifests;
 mod metrics;
 mod operations;
+mod ops;
 mod pool;
 mod projects;
 mod replay;
@@ -76,6 +77,13 @@ fn owned() -> Router<Api> {
         .route("/api/v1/tweets", get(scrape::tweets))
         .route("/api/admin/scrape", get(scrape::list).post(scrape::start))
         .route("/api/admin/scrape/{task_id}", get(scrape::show))
+        .route("/api/v1/ops/overview", get(ops::overview))
+        .route("/api/v1/ops/queue", get(ops::queue))
+        .route("/api/v1/ops/throughput", get(ops::throughput))
+        .route("/api/v1/ops/errors", get(ops::errors))
+        .route("/api/v1/ops/timeline", get(ops::timeline))
+        .route("/api/v1/ops/budget", get(ops::budget))
+        .route("/api/v1/ops/lineage/{id}", get(operations::lineage))
         .route("/api/v1/projects", get(projects::projects))
         .route("/api/v1/{view}", get(views::list))
         .route("/api/collector/status", get(sources::status))
@@ -96,6 +104,7 @@ fn operating() -> Router<Api> {
         .route("/api/v1/holds", get(operations::holds).post(operations::hold))
         .route("/api/v1/holds/{id}", delete(operations::release))
         .route("/api/v1/gates", get(operations::gates))
+        .route("/api/v1/alerts", get(ops::alerts))
         .route("/api/v1/manifests", get(manifests::list).post(manifests::apply))
         .route("/api/v1/manifests/{code}", get(manifests::show).delete(manifests::remove))
         .route("/api/v1/specs/{code}/{endpoint}", get(specs::show))

@@ -65,9 +65,9 @@ pub trait Commands: fmt::Debug + Send + Sync {
 }
 
 /// Both sides of one store, and the way to what it keeps sealed.
-pub trait Store: Commands + Queries + Credentials + Sources + Crawls + Pool {}
+pub trait Store: Commands + Queries + Credentials + Sources + Crawls + Pool + Boards {}
 
-impl<T: Commands + Queries + Credentials + Sources + Crawls + Pool> Store for T {}
+impl<T: Commands + Queries + Credentials + Sources + Crawls + Pool + Boards> Store for T {}
 
 /// Running one operation and getting back its own kind of answer.
 pub trait CommandsExt: Commands {

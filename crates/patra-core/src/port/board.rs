@@ -255,13 +255,13 @@ pub struct HttpStatus {
 }
 
 pub trait Boards: fmt::Debug + Send + Sync {
-    /// What is queued and under way now, by source, endpoint and operation; and the database's clock.
+    /// What is queued and under way now, by source, endpoint and operation, in no order; and the database's clock.
     fn queued(&self, about: About) -> Boxed<'_, Result<(Vec<Queued>, Ts), TxError>>;
 
     /// Holds that last and name no plan, slice, task or credential, oldest first, at most [`MAX_ROWS`].
     fn held(&self) -> Boxed<'_, Result<Vec<Held>, TxError>>;
 
-    /// What was done within the minutes that begin in a window, by source, endpoint and operation.
+    /// What was done within the minutes that begin in a window, by source, endpoint and operation, in no order.
     fn counts(&self, about: About, window: Window) -> Boxed<'_, Result<Vec<(Inventory, Counts)>, TxError>>;
 
     /// The same in steps of so many minutes, which are counted from 1970; those without any work are left out. At most
