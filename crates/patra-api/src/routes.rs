@@ -31,6 +31,8 @@ use crate::envelope::Failure;
 use crate::request_id::{self, RequestId};
 use crate::{Api, auth};
 
+pub use metrics::metrics_router;
+
 /// Largest request body, and longest time for one answer.
 const MAX_BODY: usize = 1 << 20;
 const DEADLINE: Duration = Duration::from_secs(10);

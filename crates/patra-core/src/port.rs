@@ -3,6 +3,7 @@
 
 pub mod crawl;
 pub mod credential;
+pub mod load;
 pub mod notifier;
 pub mod pool;
 pub mod query;

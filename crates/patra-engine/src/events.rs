@@ -1,17 +1,21 @@
-//! What the engine tells about itself. One struct per event is the only place that logs it; a listener may show it too.
+//! What the engine tells about itself. One struct per event is the only place that logs and counts it; a listener may show it
+//! too.
 
 use std::fmt;
 
 use std::time::Duration;
 
 use patra_core::credential::Credential;
+use patra_core::gate::Why;
 use patra_core::health::Action;
-use patra_core::protocol::run::{Ended, Outcome};
+use patra_core::protocol::run::{Ended, Outcome, Page, Refusal};
 use patra_core::state::{CookieStatus, TaskStatus};
-use patra_core::tx::{Archived, BatchStats, Inventory, Lease, TxError};
+use patra_core::tx::{Archived, BatchStats, Inventory, Lease, TriggerTaken, TxError};
 use patra_core::{Fault, Ts};
 
+use crate::metrics::Metrics;
 use crate::scrape;
+use crate::shared::Shared;
 
 /// Something that wants to know what happens, such as a progress display. Called from the engine's tasks: return soon.
 pub trait Listener: fmt::Debug + Send + Sync {
@@ -29,14 +33,26 @@ pub enum RunEvent<'a> {
     Committed {
         lease: &'a Lease,
         stats: &'a BatchStats,
+        /// How long the store took.
+        stored_in: Duration,
+    },
+    /// The gate has let a request through after so long, or not.
+    Admitted {
+        lease: &'a Lease,
+        admitted: Result<Duration, Why>,
+    },
+    /// A request is made again.
+    Retried {
+        lease: &'a Lease,
+    },
+    /// The far side has answered, or has not.
+    Answered {
+        lease: &'a Lease,
+        answer: Result<&'a Page, &'a Refusal>,
     },
     Throttled {
         lease: &'a Lease,
         wait: Duration,
-    },
-    Failed {
-        lease: &'a Lease,
-        fault: &'a Fault,
     },
     /// A transaction of the run failed and will be tried again.
     StoreFailed {
@@ -47,13 +63,15 @@ pub enum RunEvent<'a> {
         lease: &'a Lease,
         ended: &'a Ended,
         duration: Duration,
+        /// No answer has told of its fault before.
+        is_news: bool,
     },
 }
 
 impl RunEvent<'_> {
-    pub(crate) fn emit(&self, listener: &dyn Listener) {
+    pub(crate) fn emit(&self, shared: &Shared) {
         match self {
-            RunEvent::Committed { lease, stats } => tracing::debug!(
+            RunEvent::Committed { lease, stats, .. } => tracing::debug!(
                 task.id = lease.task.0,
                 source = %lease.provenance_code,
                 items = stats.items_count,
@@ -68,7 +86,7 @@ impl RunEvent<'_> {
                 wait_ms = wait.as_millis() as u64,
                 "the far side asked for a pause"
             ),
-            RunEvent::Failed { lease, fault } => tracing::info!(
+            RunEvent::Answered { lease, answer: Err(Refusal { fault, throttled: false, .. }) } => tracing::info!(
                 task.id = lease.task.0,
                 source = %lease.provenance_code,
                 endpoint = %lease.endpoint_name,
@@ -82,10 +100,14 @@ impl RunEvent<'_> {
                 error = %error,
                 "a transaction failed and will be tried again"
             ),
-            RunEvent::Ended { lease, ended, duration } if lease.source.is_some() => log_poll(lease, ended, *duration),
+            RunEvent::Ended { lease, ended, duration, .. } if lease.source.is_some() => {
+                log_poll(lease, ended, *duration)
+            }
             RunEvent::Ended { lease, ended, .. } => log_end(lease, ended),
+            RunEvent::Admitted { .. } | RunEvent::Retried { .. } | RunEvent::Answered { .. } => {}
         }
-        listener.on(self);
+        shared.metrics.on(self, shared.ports.clock.now());
+        shared.listener.on(self);
     }
 }
 
@@ -207,7 +229,8 @@ fn log_end(lease: &Lease, ended: &Ended) {
 }
 
 /// Something was done about a far side in trouble, or is no longer needed (ING-14.5-02).
-pub(crate) fn healed(who: &Inventory, action: &Action, now: Ts) {
+pub(crate) fn healed(metrics: &Metrics, who: &Inventory, action: &Action, now: Ts) {
+    metrics.healed(action);
     let (source, endpoint, op) = (&who.provenance_code, &who.endpoint_name, who.operation.as_str());
     macro_rules! line {
         ($level:ident, $type:literal, $message:literal $(, $name:ident = $value:expr)*) => {
@@ -242,6 +265,19 @@ pub(crate) fn store_strained(action: &Action) {
         }
         _ => {}
     }
+}
+
+/// A trigger that no plan could be made of: nothing is collected until somebody looks (ING-5.3-03).
+pub(crate) fn plan_refused(metrics: &Metrics, trigger: &TriggerTaken, reason: &str) {
+    metrics.plan_refused(&trigger.inventory());
+    tracing::error!(
+        schedule_instance_id = trigger.instance.0,
+        source = %trigger.provenance_code,
+        endpoint = %trigger.endpoint_name,
+        op = trigger.operation.as_str(),
+        reason,
+        "no plan could be made"
+    );
 }
 
 /// A part could not do its transaction; it will try again.

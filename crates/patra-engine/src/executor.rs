@@ -162,6 +162,7 @@ impl Service {
                 if let Err(error) = &answer {
                     events::store_failed("executor", "Claim", error);
                 }
+                self.shared.metrics.claimed(&answer);
                 self.machine.on_claimed(sent, now, answer, wants);
             }
             Answer::Renewed { sent, asked, answer } => {

@@ -18,6 +18,7 @@ mod executor;
 pub mod gate;
 mod health;
 pub mod keeper;
+pub mod metrics;
 pub mod operations;
 mod outbox;
 mod planner;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use patra_core::protocol::planner::{Got, Options, Planner, Want};
+use patra_core::protocol::planner::{Got, NotCompiled, Options, Planner, Want};
 use patra_core::rng::Rng;
 use patra_core::tx::Tx;
 
@@ -38,14 +38,19 @@ pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
                 Want::Tx(tx) => {
                     let name = tx.name();
                     let answer = crash::around("planner", name, || shared.ports.store.execute(tx)).await;
-                    if let Err(error) = &answer {
-                        events::store_failed("planner", name, error);
+                    match &answer {
+                        Ok(done) => shared.metrics.stored(done),
+                        Err(error) => events::store_failed("planner", name, error),
                     }
                     Got::Tx(answer)
                 }
                 Want::Compile(trigger) => {
                     let store = &*shared.ports.store;
-                    Got::Compiled(crash::around("planner", "Compile", || compiler.compile(store, &trigger)).await)
+                    let compiled = crash::around("planner", "Compile", || compiler.compile(store, &trigger)).await;
+                    if let Err(NotCompiled::Refused(reason)) = &compiled {
+                        events::plan_refused(&shared.metrics, &trigger, reason);
+                    }
+                    Got::Compiled(compiled)
                 }
                 Want::Queued => {
                     shared.executor_nudge.notify_one();

@@ -14,11 +14,11 @@ use patra_core::health::{Advice, Answer};
 use patra_core::params::{self, Params};
 use patra_core::port::Boxed;
 use patra_core::port::transport::{self, Response};
-use patra_core::protocol::run::{Ended, Fetch, Got, Page, Refusal, Run, Want};
+use patra_core::protocol::run::{Ended, Fetch, Got, Outcome, Page, Refusal, Run, Want};
 use patra_core::protocol::token::Refused;
 use patra_core::rng::Rng;
-use patra_core::tx::{Captured, Done, Inventory, Lease, Tx, job_type};
-use patra_core::{CredentialId, Level, Ts, Window};
+use patra_core::tx::{Captured, Done, Inventory, Lease, Tx, TxError, job_type};
+use patra_core::{Code, CredentialId, Level, Ts, Window};
 
 use crate::crash;
 use crate::credentials::Pass;
@@ -43,11 +43,7 @@ pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, rng: Rng, signals: mp
     let mut runner = Runner {
         began,
         job_type: job_type(&lease.provenance_code, &lease.endpoint_name).into(),
-        partition: Inventory {
-            provenance_code: lease.provenance_code.clone(),
-            endpoint_name: lease.endpoint_name.clone(),
-            operation: lease.operation,
-        },
+        partition: lease.inventory(),
         // What a planner wrote reads back; a damaged row has no params, and a template that needs one says so.
         params: Arc::new(params::of_task(&lease.params).unwrap_or_default()),
         machine: Run::new(lease, shared.options.run, rng),
@@ -57,6 +53,7 @@ pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, rng: Rng, signals: mp
         token: None,
         details: false,
         pace: None,
+        refused: None,
         shared,
     };
     let ended = runner.drive(signals).await;
@@ -80,11 +77,15 @@ struct Runner {
     details: bool,
     /// What the last answer says about the pace, until the run has said what it makes of it.
     pace: Option<Word>,
+    /// What the last answer was refused with, until something else is asked.
+    refused: Option<Code>,
     in_flight: FuturesUnordered<Boxed<'static, Event>>,
 }
 
 enum Event {
     Got(Got),
+    /// The store's answer, and how long it took.
+    Stored(Result<Done, TxError>, Duration),
     Permitted(Result<Token, (Why, Ts)>, Advice),
     /// What left has been answered.
     Fetched(Departure, Result<Box<Page>, Box<Refusal>>),
@@ -124,9 +125,10 @@ impl Runner {
             };
             let now = self.now();
             match event {
-                Some(Event::Got(got)) => {
-                    self.tell(&got);
-                    self.machine.on(now, got, &mut wants);
+                Some(Event::Got(got)) => self.machine.on(now, got, &mut wants),
+                Some(Event::Stored(answer, took)) => {
+                    self.tell_stored(&answer, took);
+                    self.machine.on(now, Got::Tx(answer), &mut wants);
                 }
                 Some(Event::Permitted(permitted, advice)) => {
                     let got = self.permitted(permitted, advice);
@@ -134,9 +136,8 @@ impl Runner {
                 }
                 Some(Event::Fetched(left, result)) => {
                     self.pace = self.word(left, &result);
-                    let got = Got::Fetched(result);
-                    self.tell(&got);
-                    self.machine.on(now, got, &mut wants);
+                    self.tell_answered(&result);
+                    self.machine.on(now, Got::Fetched(result), &mut wants);
                 }
                 Some(Event::Prepared(spec)) => {
                     let policy =
@@ -161,8 +162,8 @@ impl Runner {
                     self.in_flight.push(Box::pin(async move {
                         let (is_page, sent) = (matches!(tx, Tx::CommitBatch(_)), shared.ports.clock.steady());
                         let answer = crash::around("run", tx.name(), || shared.ports.store.execute(tx)).await;
+                        let now = shared.ports.clock.steady();
                         if is_page {
-                            let now = shared.ports.clock.steady();
                             shared.wards.on_commit(now, now.since(sent));
                         }
                         if let Ok(Done::CommitBatch(done)) = &answer
@@ -170,7 +171,7 @@ impl Runner {
                         {
                             shared.capture.failed(&job_type, "the store refused them");
                         }
-                        Event::Got(Got::Tx(answer))
+                        Event::Stored(answer, now.since(sent))
                     }));
                 }
                 Want::Prepare { snapshot_hash } => {
@@ -191,10 +192,13 @@ impl Runner {
                     };
                     let Word { left, feedback } = self.pace.take().unwrap_or(none);
                     self.feed_back(Word { left, feedback: Feedback { retry_after: Some(wait), ..feedback } });
-                    RunEvent::Throttled { lease: self.machine.lease(), wait }.emit(&*self.shared.listener);
+                    RunEvent::Throttled { lease: self.machine.lease(), wait }.emit(&self.shared);
                 }
                 Want::Fetch(fetch) => {
                     if let Some(spec) = self.spec.clone() {
+                        if self.refused.is_some() {
+                            RunEvent::Retried { lease: self.machine.lease() }.emit(&self.shared);
+                        }
                         let shared = Arc::clone(&self.shared);
                         let (window, params) = (self.window(&spec), self.params.clone());
                         let credential = self.machine.lease().credential;
@@ -241,7 +245,11 @@ impl Runner {
                     }
                     let duration = self.now().since(self.began);
                     let lease = self.machine.lease();
-                    RunEvent::Ended { lease, ended: &ended, duration }.emit(&*self.shared.listener);
+                    let is_news = match &ended.outcome {
+                        Outcome::Closed(_, Some(fault)) => self.refused != Some(fault.code),
+                        _ => false,
+                    };
+                    RunEvent::Ended { lease, ended: &ended, duration, is_news }.emit(&self.shared);
                     return Some(ended);
                 }
             }
@@ -279,6 +287,8 @@ impl Runner {
     }
 
     fn permitted(&mut self, permitted: Result<Token, (Why, Ts)>, mut advice: Advice) -> Got {
+        let admitted = permitted.as_ref().map(|token| token.waited).map_err(|(why, _)| *why);
+        RunEvent::Admitted { lease: self.machine.lease(), admitted }.emit(&self.shared);
         match permitted {
             Ok(token) => {
                 advice.rate.wait_total_ms = token.waited.as_millis() as u64;
@@ -355,22 +365,28 @@ impl Runner {
             },
         };
         if self.machine.lease().source.is_none() {
-            self.shared.wards.on(&self.partition, self.now(), &answer);
+            self.shared.wards.on(&self.shared.metrics, &self.partition, self.now(), &answer);
         }
     }
 
-    fn tell(&self, got: &Got) {
-        if let Got::Fetched(result) = got {
-            self.examine(result);
+    fn tell_answered(&mut self, result: &Result<Box<Page>, Box<Refusal>>) {
+        self.examine(result);
+        self.refused = result.as_ref().err().map(|refusal| refusal.fault.code);
+        let answer = result.as_deref().map_err(|refusal| &**refusal);
+        RunEvent::Answered { lease: self.machine.lease(), answer }.emit(&self.shared);
+    }
+
+    fn tell_stored(&self, answer: &Result<Done, TxError>, stored_in: Duration) {
+        if let Ok(done) = answer {
+            self.shared.metrics.stored(done);
         }
         let lease = self.machine.lease();
-        let event = match got {
-            Got::Tx(Ok(Done::CommitBatch(done))) => RunEvent::Committed { lease, stats: &done.stats },
-            Got::Tx(Err(error)) if error.is_transient() => RunEvent::StoreFailed { lease, error },
-            Got::Fetched(Err(refusal)) if !refusal.throttled => RunEvent::Failed { lease, fault: &refusal.fault },
+        let event = match answer {
+            Ok(Done::CommitBatch(done)) => RunEvent::Committed { lease, stats: &done.stats, stored_in },
+            Err(error) if error.is_transient() => RunEvent::StoreFailed { lease, error },
             _ => return,
         };
-        event.emit(&*self.shared.listener);
+        event.emit(&self.shared);
     }
 
     fn now(&self) -> Ts {
@@ -445,7 +461,7 @@ async fn read_apart(
         Ok(page) => page,
         Err(error) => Err(Box::new(Refusal {
             fault: patra_core::Fault::new(
-                patra_core::Code::InternalError,
+                Code::InternalError,
                 Level::L2,
                 format!("reading the answer failed: {error}"),
             ),

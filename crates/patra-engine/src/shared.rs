@@ -18,6 +18,7 @@ use crate::events::Listener;
 use crate::gate::Gate;
 use crate::health::Wards;
 use crate::keeper::KeeperOptions;
+use crate::metrics::Metrics;
 use crate::pool::Rules;
 use crate::prepared::Prepared;
 
@@ -101,6 +102,7 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) gate: Arc<Gate>,
     pub(crate) wards: Wards,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) credentials: Credentials,
     pub(crate) prepared: Prepared,
     pub(crate) listener: Arc<dyn Listener>,

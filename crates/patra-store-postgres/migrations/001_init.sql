@@ -475,6 +475,8 @@ CREATE UNIQUE INDEX uk_cursor_ns ON ing_cursor
   (project_key, provenance_code, operation_code, cursor_key, namespace_scope_code, namespace_key);
 CREATE INDEX idx_cursor_time ON ing_cursor (provenance_code, operation_code, normalized_instant);
 CREATE INDEX idx_cursor_id ON ing_cursor (provenance_code, operation_code, normalized_numeric);
+-- Namespaces that are still collected, for the gauges.
+CREATE INDEX idx_cursor_moved ON ing_cursor (updated_at) WHERE direction_code = 'FORWARD';
 
 CREATE TABLE ing_cursor_event (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

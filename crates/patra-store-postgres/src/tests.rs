@@ -40,6 +40,7 @@ async fn every_statement_can_be_prepared() {
         .iter()
         .chain(query::STATEMENTS)
         .chain(query::crawl::STATEMENTS)
+        .chain(query::load::STATEMENTS)
         .chain(query::credential::STATEMENTS)
         .chain(query::document::STATEMENTS)
         .chain(query::evidence::STATEMENTS)

@@ -18,6 +18,7 @@ mod fan;
 mod gate;
 mod json;
 mod list;
+mod load;
 mod outbox;
 mod plan;
 mod poll;

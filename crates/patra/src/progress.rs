@@ -10,7 +10,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use patra_core::Level;
 use patra_core::mask::mask;
-use patra_core::protocol::run::Outcome;
+use patra_core::protocol::run::{Outcome, Refusal};
 use patra_core::state::TaskStatus;
 use patra_engine::{Listener, RunEvent};
 
@@ -75,7 +75,7 @@ impl Listener for Counts {
                     say(&format!("  the far side asked for a pause: waiting {:.1} s", wait.as_secs_f64()));
                 }
             }
-            RunEvent::Failed { fault, .. } => {
+            RunEvent::Answered { answer: Err(Refusal { fault, throttled: false, .. }), .. } => {
                 if fault.level == Level::L1 {
                     self.tell(&fault.message);
                 }
@@ -86,6 +86,7 @@ impl Listener for Counts {
                     self.tasks_failed.fetch_add(1, Relaxed);
                 }
             }
+            RunEvent::Admitted { .. } | RunEvent::Retried { .. } | RunEvent::Answered { .. } => {}
         }
     }
 }

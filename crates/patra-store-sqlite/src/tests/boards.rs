@@ -26,3 +26,18 @@ fn the_watermark_and_event_boards_are_served_by_their_indexes() {
          namespace_key=? AND created_at>?)",
     );
 }
+
+// covers: ING-14.1-02
+#[test]
+fn gauges_read_what_waits_and_what_moves_and_nothing_that_is_over() {
+    let db = migrated();
+    for (statement, needed) in [
+        (query::load::COUNT_QUEUED, "SCAN ing_task USING COVERING INDEX idx_task_pick"),
+        (query::load::COUNT_POLLS, "SCAN ing_task USING INDEX idx_task_poll"),
+        (query::load::READ_REACHED, "SEARCH ing_cursor USING INDEX idx_cursor_moved (updated_at>?)"),
+    ] {
+        let plan = plan(&db, statement);
+        assert!(plan.contains(needed), "{statement}:\n{plan}");
+    }
+    assert!(!plan(&db, query::load::COUNT_QUEUED).contains("TEMP B-TREE"), "it counts in the order of the index");
+}

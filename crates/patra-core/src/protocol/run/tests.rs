@@ -179,6 +179,8 @@ fn lease() -> Lease {
         params: "{}".into(),
         credential: None,
         source: None,
+        priority: 0,
+        scheduled_at: at(0),
     }
 }
 
