@@ -188,6 +188,10 @@ fn no_statement_reads_a_whole_table_that_grows() {
             "SCAN config",
             "idx_credential_refreshing",
             "idx_task_queue",
+            "idx_task_pick",
+            "idx_task_poll",
+            // As many as manifests name.
+            "uk_schedule",
             // Read in the order in which rows came, up to the first that is young.
             "SCAN event",
             "SCAN ing_signal",

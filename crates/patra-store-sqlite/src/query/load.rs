@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::exec::COUNT_HELD;
 use crate::sql::{count, time, word};
 
-// From the index alone, in its order.
+// In the order of the index, which holds what waits and nothing else.
 pub(crate) const COUNT_QUEUED: &str = "
 SELECT provenance_code, endpoint_name, operation_code, count(*), min(scheduled_at)
 FROM ing_task INDEXED BY idx_task_pick

@@ -32,7 +32,7 @@ fn the_watermark_and_event_boards_are_served_by_their_indexes() {
 fn gauges_read_what_waits_and_what_moves_and_nothing_that_is_over() {
     let db = migrated();
     for (statement, needed) in [
-        (query::load::COUNT_QUEUED, "SCAN ing_task USING COVERING INDEX idx_task_pick"),
+        (query::load::COUNT_QUEUED, "SCAN ing_task USING INDEX idx_task_pick"),
         (query::load::COUNT_POLLS, "SCAN ing_task USING INDEX idx_task_poll"),
         (query::load::READ_REACHED, "SEARCH ing_cursor USING INDEX idx_cursor_moved (updated_at>?)"),
     ] {

@@ -34,7 +34,7 @@ pub(super) async fn what_waits_and_what_is_held_is_counted_by_partition(fx: Fixt
     assert_eq!(counts, [(Operation::Harvest, 2, 1), (Operation::Backfill, 1, 0)]);
     let oldest = load.queues[0].oldest.expect("a time");
     assert!(oldest >= before && oldest <= load.now, "{oldest:?}");
-    assert_eq!((held.scheduled_at, held.priority), (oldest, 0), "what a lease says of its time in the queue");
+    assert_eq!((held.scheduled_at, held.priority), (oldest, 100), "what a lease says of its place in the queue");
     fx.finish(&held, RunEnd::Succeeded).await;
     for lease in fx.claim(3).await {
         fx.finish(&lease, RunEnd::Succeeded).await;
