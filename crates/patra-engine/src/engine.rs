@@ -44,6 +44,7 @@ impl Engine {
         let shared = Arc::new(Shared {
             metrics: Arc::new(Metrics::new(Arc::clone(&gate))),
             gate,
+            batches: AtomicU64::new(0),
             wards: Wards::new(options.seed, options.slow_commit),
             credentials: Credentials::new(ports.clone(), options.credentials.clone(), options.owner.clone()),
             prepared: Prepared::default(),

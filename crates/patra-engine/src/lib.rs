@@ -32,6 +32,7 @@ pub mod scrape;
 mod shape;
 mod shared;
 pub mod sources;
+mod spans;
 mod sweeper;
 
 pub use collector::{Asked, CollectorOptions, SCRAPER_ENABLED, check_source, introduce_types, poll_now};

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "the real program and a real Prometheus run beside the test")]
 
 mod prometheus;
+mod traces;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
