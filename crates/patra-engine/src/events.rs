@@ -236,7 +236,7 @@ pub(crate) fn scraped(status: &scrape::Status, report: &serde_json::Value) {
 fn log_end(lease: &Lease, ended: &Ended) {
     let stats = &ended.stats;
     macro_rules! line {
-        ($level:ident, $message:literal $(, $name:ident = $value:expr)*) => {
+        ($level:ident, $message:literal $(, $($name:ident).+ = $value:expr)*) => {
             tracing::$level!(
                 task_id = lease.task.0,
                 plan_id = lease.lineage.plan.0,
@@ -248,7 +248,7 @@ fn log_end(lease: &Lease, ended: &Ended) {
                 updated = stats.updated,
                 skipped = stats.skipped,
                 failed = stats.failed,
-                $($name = $value,)*
+                $($($name).+ = $value,)*
                 $message
             )
         };

@@ -257,6 +257,7 @@ impl Runner {
                     if let Some(word) = self.pace.take() {
                         self.feed_back(word);
                     }
+                    spans::ended(&Span::current(), &ended);
                     let duration = self.now().since(self.began);
                     let lease = self.machine.lease();
                     let is_news = match &ended.outcome {

@@ -13,7 +13,7 @@ use tracing::{Span, error_span};
 
 use patra_core::hash::sha256_hex;
 use patra_core::paging::Position;
-use patra_core::protocol::run::{Fetch, Page, Refusal};
+use patra_core::protocol::run::{Ended, Fetch, Outcome, Page, Refusal};
 use patra_core::tx::{BatchCommitted, Lease, RunStarted, SavePlan, TriggerTaken};
 
 /// One trigger, from when it is taken to when it is planned or put off.
@@ -21,7 +21,6 @@ pub(crate) fn trigger(taken: &TriggerTaken) -> Span {
     error_span!(
         "PlannerTrigger",
         schedule_instance_id = taken.instance.0,
-        plan_id = Empty,
         source = taken.provenance_code,
         endpoint = taken.endpoint_name,
         op = taken.operation.as_str(),
@@ -30,7 +29,7 @@ pub(crate) fn trigger(taken: &TriggerTaken) -> Span {
 }
 
 pub(crate) fn compile() -> Span {
-    error_span!("CompileSpec", status = Empty)
+    error_span!("CompileSpec")
 }
 
 /// One for each slice, where they are cut.
@@ -91,6 +90,14 @@ pub(crate) fn started(run: &Span, started: &RunStarted) {
     run.record("slice_signature_hash", slice_signature_hash.as_str());
 }
 
+pub(crate) fn ended(run: &Span, ended: &Ended) {
+    let Outcome::Closed(status, fault) = &ended.outcome else { return };
+    run.record("status", status.as_str());
+    if let Some(fault) = fault {
+        run.record("error.level", fault.level.as_str());
+    }
+}
+
 /// One page, from its first request to its commit.
 pub(crate) fn batch(fetch: &Fetch) -> Span {
     let (page, token) = place(&fetch.position);
@@ -103,7 +110,6 @@ pub(crate) fn batch(fetch: &Fetch) -> Span {
         token,
         hasNext = Empty,
         status = Empty,
-        error.level = Empty,
     )
 }
 
