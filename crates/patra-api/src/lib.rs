@@ -19,10 +19,11 @@ use std::time::Duration;
 use patra_core::port::{Clock, Store};
 use patra_core::vault::{Vault, VaultCell};
 use patra_engine::crawler::Crawler;
+use patra_engine::metrics::Metrics;
 use patra_engine::replay::Live;
 
 pub use limiter::Limits;
-pub use routes::router;
+pub use routes::{metrics_router, router};
 pub use serve::serve;
 
 /// What the handlers share.
@@ -47,6 +48,8 @@ pub struct Api {
     /// Records in one claim, unless asked otherwise.
     pub batch_size: u32,
     pub limits: Limits,
+    /// What this process has counted.
+    pub metrics: Arc<Metrics>,
 }
 
 impl std::fmt::Debug for Api {

@@ -37,6 +37,8 @@ use crate::{Api, auth};
 use docs::Told;
 use fields::*;
 
+pub use metrics::metrics_router;
+
 /// Largest request body, and longest time for one answer.
 const MAX_BODY: usize = 1 << 20;
 const DEADLINE: Duration = Duration::from_secs(10);

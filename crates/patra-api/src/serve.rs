@@ -2,7 +2,6 @@
 
 mod watched;
 
-use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +16,6 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::watched::Watched;
-use crate::Api;
 
 /// Connections open at once. Further ones wait in the listener's queue until one of these ends.
 const MAX_CONNECTIONS: usize = 1_024;
@@ -32,10 +30,9 @@ const DRAIN: Duration = Duration::from_secs(5);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until `stop` fires.
-pub async fn serve(listener: TcpListener, api: Api, stop: CancellationToken) -> io::Result<()> {
+pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
     let limits = Limits { connections: MAX_CONNECTIONS, head: HEAD_TIMEOUT, stall: STALL, drain: DRAIN };
-    serve_within(listener, &crate::router(api), limits, &stop).await;
-    Ok(())
+    serve_within(listener, &router, limits, &stop).await;
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::state::{Direction, Operation};
+use crate::state::{Direction, Operation, UnknownWord};
 use crate::time::Ts;
 use crate::window::Window;
 
@@ -39,6 +39,15 @@ impl Scope {
             Scope::Expr => "EXPR",
             Scope::Custom => "CUSTOM",
         }
+    }
+}
+
+impl std::str::FromStr for Scope {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Scope, UnknownWord> {
+        let known = [Scope::Global, Scope::Expr, Scope::Custom].into_iter().find(|scope| scope.as_str() == text);
+        known.ok_or_else(|| UnknownWord { kind: "Scope", word: text.to_owned() })
     }
 }
 

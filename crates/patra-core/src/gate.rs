@@ -30,7 +30,7 @@ pub use purse::{Permit, Purse, Try};
 pub use quota::Standing;
 pub use slots::Slot;
 pub use state::State;
-pub use view::{Member, Provider, View};
+pub use view::{Budget, Member, Provider, View};
 
 use crate::time::Ts;
 

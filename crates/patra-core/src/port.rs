@@ -4,6 +4,7 @@
 pub mod board;
 pub mod crawl;
 pub mod credential;
+pub mod load;
 pub mod notifier;
 pub mod pool;
 pub mod query;

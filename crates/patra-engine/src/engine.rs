@@ -18,6 +18,7 @@ use crate::events::Listener;
 use crate::executor::Work;
 use crate::gate::Gate;
 use crate::health::Wards;
+use crate::metrics::Metrics;
 use crate::pool::Rules;
 use crate::prepared::Prepared;
 use crate::replay::{Live, ReadOnly};
@@ -38,13 +39,12 @@ impl Engine {
             take_back(&ports, &options).await?;
         }
         let mut rng = Rng::new(options.seed);
+        let gate =
+            Gate::new(Arc::clone(&ports.store), Arc::clone(&ports.clock), options.owner.clone(), rng.fork().next_u64());
         let shared = Arc::new(Shared {
-            gate: Gate::new(
-                Arc::clone(&ports.store),
-                Arc::clone(&ports.clock),
-                options.owner.clone(),
-                rng.fork().next_u64(),
-            ),
+            metrics: Arc::new(Metrics::new(Arc::clone(&gate))),
+            gate,
+            batches: AtomicU64::new(0),
             wards: Wards::new(options.seed, options.slow_commit),
             credentials: Credentials::new(ports.clone(), options.credentials.clone(), options.owner.clone()),
             prepared: Prepared::default(),
@@ -108,6 +108,11 @@ impl Engine {
         let (store, owner) = (ReadOnly::of(store), owner.clone());
         let live = Live::new(store, Arc::clone(transport), Arc::clone(clock), credentials.clone(), owner);
         live.through(Arc::clone(&self.shared.gate))
+    }
+
+    /// What this engine counts.
+    pub fn metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.shared.metrics)
     }
 
     /// Pages whose URLs could not be captured, so far.

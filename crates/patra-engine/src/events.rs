@@ -1,17 +1,21 @@
-//! What the engine tells about itself. One struct per event is the only place that logs it; a listener may show it too.
+//! What the engine tells about itself. One struct per event is the only place that logs and counts it; a listener may show it
+//! too.
 
 use std::fmt;
 
 use std::time::Duration;
 
 use patra_core::credential::Credential;
+use patra_core::gate::Why;
 use patra_core::health::Action;
-use patra_core::protocol::run::{Ended, Outcome};
+use patra_core::protocol::run::{Ended, Outcome, Page, Refusal};
 use patra_core::state::{CookieStatus, TaskStatus};
-use patra_core::tx::{Archived, BatchStats, Inventory, Lease, TxError};
-use patra_core::{Fault, Ts};
+use patra_core::tx::{Archived, BatchStats, Inventory, Lease, TriggerTaken, TxError};
+use patra_core::{Fault, Level, Ts};
 
+use crate::metrics::Metrics;
 use crate::scrape;
+use crate::shared::Shared;
 
 /// Something that wants to know what happens, such as a progress display. Called from the engine's tasks: return soon.
 pub trait Listener: fmt::Debug + Send + Sync {
@@ -29,14 +33,26 @@ pub enum RunEvent<'a> {
     Committed {
         lease: &'a Lease,
         stats: &'a BatchStats,
+        /// How long the store took.
+        stored_in: Duration,
+    },
+    /// The gate has let a request through after so long, or not.
+    Admitted {
+        lease: &'a Lease,
+        admitted: Result<Duration, Why>,
+    },
+    /// A request is made again.
+    Retried {
+        lease: &'a Lease,
+    },
+    /// The far side has answered, or has not.
+    Answered {
+        lease: &'a Lease,
+        answer: Result<&'a Page, &'a Refusal>,
     },
     Throttled {
         lease: &'a Lease,
         wait: Duration,
-    },
-    Failed {
-        lease: &'a Lease,
-        fault: &'a Fault,
     },
     /// A transaction of the run failed and will be tried again.
     StoreFailed {
@@ -47,46 +63,106 @@ pub enum RunEvent<'a> {
         lease: &'a Lease,
         ended: &'a Ended,
         duration: Duration,
+        /// No answer has told of its fault before.
+        is_news: bool,
     },
 }
 
 impl RunEvent<'_> {
-    pub(crate) fn emit(&self, listener: &dyn Listener) {
+    pub(crate) fn emit(&self, shared: &Shared) {
         match self {
-            RunEvent::Committed { lease, stats } => tracing::debug!(
-                task.id = lease.task.0,
-                source = %lease.provenance_code,
-                items = stats.items_count,
-                inserted = stats.inserted,
-                latency_ms = stats.latency_ms,
-                "batch committed"
-            ),
+            RunEvent::Committed { lease, stats, .. } => log_batch(lease, stats, shared.is_batch_logged()),
             RunEvent::Throttled { lease, wait } => tracing::info!(
-                task.id = lease.task.0,
+                task_id = lease.task.0,
                 source = %lease.provenance_code,
                 endpoint = %lease.endpoint_name,
                 wait_ms = wait.as_millis() as u64,
                 "the far side asked for a pause"
             ),
-            RunEvent::Failed { lease, fault } => tracing::info!(
-                task.id = lease.task.0,
-                source = %lease.provenance_code,
-                endpoint = %lease.endpoint_name,
-                code = fault.code.as_str(),
-                level = fault.level.as_str(),
-                error = fault.message,
-                "a request failed"
-            ),
+            RunEvent::Answered { lease, answer: Err(refusal) } if !refusal.throttled => log_refusal(lease, refusal),
             RunEvent::StoreFailed { lease, error } => tracing::warn!(
-                task.id = lease.task.0,
+                task_id = lease.task.0,
                 error = %error,
                 "a transaction failed and will be tried again"
             ),
-            RunEvent::Ended { lease, ended, duration } if lease.source.is_some() => log_poll(lease, ended, *duration),
+            RunEvent::Ended { lease, ended, duration, .. } if lease.source.is_some() => {
+                log_poll(lease, ended, *duration)
+            }
             RunEvent::Ended { lease, ended, .. } => log_end(lease, ended),
+            RunEvent::Admitted { .. } | RunEvent::Retried { .. } | RunEvent::Answered { .. } => {}
         }
-        listener.on(self);
+        shared.metrics.on(self, shared.ports.clock.now());
+        shared.listener.on(self);
     }
+}
+
+/// The summary of a batch. Most are for those who look closely; the ledger has them all (C-56).
+fn log_batch(lease: &Lease, stats: &BatchStats, is_sampled: bool) {
+    macro_rules! line {
+        ($level:ident) => {
+            tracing::$level!(
+                task_id = lease.task.0,
+                source = %lease.provenance_code,
+                endpoint = %lease.endpoint_name,
+                op = lease.operation.as_str(),
+                items = stats.items_count,
+                inserted = stats.inserted,
+                updated = stats.updated,
+                skipped = stats.skipped,
+                failed = stats.failed,
+                retries = stats.retry_count,
+                latency_ms = stats.latency_ms,
+                "batch committed"
+            )
+        };
+    }
+    if is_sampled { line!(info) } else { line!(debug) }
+}
+
+/// What passes is told in passing; what does not is told with what the answer can be recognised by (ING-14.5-02).
+fn log_refusal(lease: &Lease, refusal: &Refusal) {
+    let fault = &refusal.fault;
+    let answer = serde_json::from_str::<serde_json::Value>(&refusal.evidence.response_digest).unwrap_or_default();
+    macro_rules! line {
+        ($level:ident) => {
+            tracing::$level!(
+                task_id = lease.task.0,
+                source = %lease.provenance_code,
+                endpoint = %lease.endpoint_name,
+                op = lease.operation.as_str(),
+                code = fault.code.as_str(),
+                error.level = fault.level.as_str(),
+                http_status = refusal.evidence.status,
+                body_hash = answer["bodyHash"].as_str(),
+                error = fault.message,
+                "a request failed"
+            )
+        };
+    }
+    match fault.level {
+        Level::L1 => line!(info),
+        Level::L2 | Level::L3 => line!(warn),
+        Level::L4 => line!(error),
+    }
+}
+
+/// A task is this process's until then; so many are. Polls are many and short.
+pub(crate) fn task_claimed(lease: &Lease, slot: usize) {
+    macro_rules! line {
+        ($level:ident) => {
+            tracing::$level!(
+                source = %lease.provenance_code,
+                endpoint = %lease.endpoint_name,
+                op = lease.operation.as_str(),
+                task_id = lease.task.0,
+                leased_until = %lease.until,
+                attempts = lease.attempts,
+                slot,
+                "task claimed"
+            )
+        };
+    }
+    if lease.source.is_some() { line!(debug) } else { line!(info) }
 }
 
 /// One line for each collection (COLL-41).
@@ -107,7 +183,7 @@ fn log_poll(lease: &Lease, ended: &Ended, duration: Duration) {
     match &ended.outcome {
         Outcome::Closed(TaskStatus::Succeeded | TaskStatus::Partial, _) => tracing::info!(
             source.id = id,
-            task.id = lease.task.0,
+            task_id = lease.task.0,
             name,
             r#type,
             fetched = stats.ret_count,
@@ -122,7 +198,7 @@ fn log_poll(lease: &Lease, ended: &Ended, duration: Duration) {
         }
         Outcome::Closed(_, Some(error)) => tracing::warn!(
             source.id = id,
-            task.id = lease.task.0,
+            task_id = lease.task.0,
             name,
             r#type,
             fetched = stats.ret_count,
@@ -130,7 +206,7 @@ fn log_poll(lease: &Lease, ended: &Ended, duration: Duration) {
             skipped = stats.updated + stats.skipped,
             errors = stats.failed + 1,
             code = error.code.as_str(),
-            level = error.level.as_str(),
+            error.level = error.level.as_str(),
             error = error.message,
             duration_ms,
             "not collected"
@@ -160,10 +236,10 @@ pub(crate) fn scraped(status: &scrape::Status, report: &serde_json::Value) {
 fn log_end(lease: &Lease, ended: &Ended) {
     let stats = &ended.stats;
     macro_rules! line {
-        ($level:ident, $message:literal $(, $name:ident = $value:expr)*) => {
+        ($level:ident, $message:literal $(, $($name:ident).+ = $value:expr)*) => {
             tracing::$level!(
-                task.id = lease.task.0,
-                plan.id = lease.lineage.plan.0,
+                task_id = lease.task.0,
+                plan_id = lease.lineage.plan.0,
                 source = %lease.provenance_code,
                 endpoint = %lease.endpoint_name,
                 op = lease.operation.as_str(),
@@ -172,7 +248,7 @@ fn log_end(lease: &Lease, ended: &Ended) {
                 updated = stats.updated,
                 skipped = stats.skipped,
                 failed = stats.failed,
-                $($name = $value,)*
+                $($($name).+ = $value,)*
                 $message
             )
         };
@@ -186,7 +262,7 @@ fn log_end(lease: &Lease, ended: &Ended) {
                 "task ended short",
                 status = status.as_str(),
                 code = error.code.as_str(),
-                level = error.level.as_str(),
+                error.level = error.level.as_str(),
                 error = error.message
             );
         }
@@ -207,7 +283,8 @@ fn log_end(lease: &Lease, ended: &Ended) {
 }
 
 /// Something was done about a far side in trouble, or is no longer needed (ING-14.5-02).
-pub(crate) fn healed(who: &Inventory, action: &Action, now: Ts) {
+pub(crate) fn healed(metrics: &Metrics, who: &Inventory, action: &Action, now: Ts) {
+    metrics.healed(action);
     let (source, endpoint, op) = (&who.provenance_code, &who.endpoint_name, who.operation.as_str());
     macro_rules! line {
         ($level:ident, $type:literal, $message:literal $(, $name:ident = $value:expr)*) => {
@@ -242,6 +319,19 @@ pub(crate) fn store_strained(action: &Action) {
         }
         _ => {}
     }
+}
+
+/// A trigger that no plan could be made of: nothing is collected until somebody looks (ING-5.3-03).
+pub(crate) fn plan_refused(metrics: &Metrics, trigger: &TriggerTaken, reason: &str) {
+    metrics.plan_refused(&trigger.inventory());
+    tracing::error!(
+        schedule_instance_id = trigger.instance.0,
+        source = %trigger.provenance_code,
+        endpoint = %trigger.endpoint_name,
+        op = trigger.operation.as_str(),
+        reason,
+        "no plan could be made"
+    );
 }
 
 /// A part could not do its transaction; it will try again.
@@ -312,7 +402,7 @@ pub(crate) fn token_asked(credential: &Credential, answer: Result<Option<Ts>, &F
             credential.id = id,
             credential.alias = alias,
             code = fault.code.as_str(),
-            level = fault.level.as_str(),
+            error.level = fault.level.as_str(),
             error = fault.message,
             "no new token"
         ),

@@ -12,11 +12,13 @@ use patra_core::rng::Rng;
 use patra_core::source::PER_HOST;
 use patra_core::tx::{Claimed, LeaseRef, Renewed, TxError};
 use patra_core::{TaskId, Ts};
+use tracing::{Instrument as _, Span};
 
 use crate::crash;
 use crate::events;
 use crate::runner::{self, Signal};
 use crate::shared::{Shared, sleep_until};
+use crate::spans;
 
 const SHUTTING_DOWN: Signal = Signal::Stop("the process was asked to stop");
 
@@ -42,6 +44,8 @@ struct Service {
     signals: HashMap<TaskId, (LeaseRef, mpsc::Sender<Signal>)>,
     /// Claims and renewals with the store.
     answers: JoinSet<Answer>,
+    /// The last look at the queue that has found something, and when that was.
+    claimed: (Span, Ts),
 }
 
 enum Answer {
@@ -71,6 +75,7 @@ impl Service {
             leases: HashMap::new(),
             signals: HashMap::new(),
             answers: JoinSet::new(),
+            claimed: (Span::none(), Ts::MIN),
         }
     }
 
@@ -144,9 +149,16 @@ impl Service {
                     let (sender, receiver) = mpsc::channel(4);
                     self.signals.insert(lease.task, (reference, sender));
                     let rng = self.rng.fork();
-                    let run = self.runs.spawn(async move {
-                        runner::run(shared, *lease, rng, receiver).await;
-                    });
+                    let (claimed, now) = &self.claimed;
+                    let picked = spans::picked(claimed, &lease, now.since(lease.scheduled_at));
+                    picked.in_scope(|| events::task_claimed(&lease, self.signals.len()));
+                    let run = picked.in_scope(|| spans::run(&lease));
+                    let run = self.runs.spawn(
+                        async move {
+                            runner::run(shared, *lease, rng, receiver).await;
+                        }
+                        .instrument(run),
+                    );
                     self.leases.insert(run.id(), reference);
                 }
                 Want::Stop(lease) => self.signal(lease, Signal::Lost),
@@ -161,6 +173,12 @@ impl Service {
             Answer::Claimed { sent, answer } => {
                 if let Err(error) = &answer {
                     events::store_failed("executor", "Claim", error);
+                }
+                self.shared.metrics.claimed(&answer);
+                if let Ok(Claimed { leases, now }) = &answer
+                    && !leases.is_empty()
+                {
+                    self.claimed = (spans::claimed(leases.len()), *now);
                 }
                 self.machine.on_claimed(sent, now, answer, wants);
             }

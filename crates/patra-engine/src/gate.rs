@@ -185,6 +185,11 @@ impl Gate {
         lock(&self.doors).closed(now)
     }
 
+    /// What the key of each partition told last, for those that came through a door lately.
+    pub(crate) fn views(&self) -> Vec<(Inventory, Arc<View>)> {
+        lock(&self.doors).views()
+    }
+
     /// Listens for what other processes were told.
     pub async fn listen(self: Arc<Gate>) {
         loop {

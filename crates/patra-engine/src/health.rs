@@ -12,6 +12,7 @@ use patra_core::rng::Rng;
 use patra_core::tx::Inventory;
 
 use crate::events;
+use crate::metrics::Metrics;
 use crate::shared::lock;
 
 #[derive(Debug)]
@@ -61,14 +62,14 @@ impl Wards {
         self.lock().store.tasks_percent()
     }
 
-    pub(crate) fn on(&self, who: &Inventory, now: Ts, answer: &Answer) {
+    pub(crate) fn on(&self, metrics: &Metrics, who: &Inventory, now: Ts, answer: &Answer) {
         let mut inner = self.lock();
         let Inner { rng, wards, .. } = &mut *inner;
         let Some(ward) = wards.get_mut(who) else { return };
         let mut actions: Vec<Action> = Vec::new();
         ward.health.on(now, answer, rng, &mut actions);
         for action in actions {
-            events::healed(who, &action, now);
+            events::healed(metrics, who, &action, now);
         }
     }
 

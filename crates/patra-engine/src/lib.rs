@@ -19,6 +19,7 @@ mod executor;
 pub mod gate;
 mod health;
 pub mod keeper;
+pub mod metrics;
 pub mod operations;
 mod outbox;
 mod planner;
@@ -32,6 +33,7 @@ pub mod scrape;
 mod shape;
 mod shared;
 pub mod sources;
+mod spans;
 mod sweeper;
 
 pub use collector::{Asked, CollectorOptions, SCRAPER_ENABLED, check_source, introduce_types, poll_now};

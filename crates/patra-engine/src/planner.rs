@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use patra_core::protocol::planner::{Got, Options, Planner, Want};
+use patra_core::protocol::planner::{Got, NotCompiled, Options, Planner, Want};
 use patra_core::rng::Rng;
-use patra_core::tx::Tx;
+use patra_core::tx::{Done, Tx};
+use tracing::{Instrument as _, Span};
 
 use crate::compile::Compiler;
 use crate::crash;
 use crate::events;
 use crate::shared::{Shared, sleep_until};
+use crate::spans;
 
 pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
     let clock = &shared.ports.clock;
@@ -20,6 +22,8 @@ pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
     };
     let mut machine = Planner::new(options, rng, clock.steady());
     let (mut wants, mut compiler) = (Vec::new(), Compiler::default());
+    // Of the trigger at hand, and of what was made of it.
+    let (mut trigger_span, mut compile_span) = (Span::none(), Span::none());
     loop {
         if machine.is_idle() {
             tokio::select! {
@@ -37,15 +41,31 @@ pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
             let got = match want {
                 Want::Tx(tx) => {
                     let name = tx.name();
-                    let answer = crash::around("planner", name, || shared.ports.store.execute(tx)).await;
-                    if let Err(error) = &answer {
-                        events::store_failed("planner", name, error);
+                    match &tx {
+                        Tx::TakeTrigger(_) => (trigger_span, compile_span) = (Span::none(), Span::none()),
+                        Tx::SavePlan(plan) => spans::slices(&compile_span, plan),
+                        _ => {}
+                    }
+                    let step = crash::around("planner", name, || shared.ports.store.execute(tx));
+                    let answer = step.instrument(trigger_span.clone()).await;
+                    if let Ok(Done::TakeTrigger(Some(taken))) = &answer {
+                        trigger_span = spans::trigger(taken);
+                    }
+                    match &answer {
+                        Ok(done) => shared.metrics.stored(done),
+                        Err(error) => events::store_failed("planner", name, error),
                     }
                     Got::Tx(answer)
                 }
                 Want::Compile(trigger) => {
                     let store = &*shared.ports.store;
-                    Got::Compiled(crash::around("planner", "Compile", || compiler.compile(store, &trigger)).await)
+                    compile_span = trigger_span.in_scope(spans::compile);
+                    let step = crash::around("planner", "Compile", || compiler.compile(store, &trigger));
+                    let compiled = step.instrument(compile_span.clone()).await;
+                    if let Err(NotCompiled::Refused(reason)) = &compiled {
+                        compile_span.in_scope(|| events::plan_refused(&shared.metrics, &trigger, reason));
+                    }
+                    Got::Compiled(compiled)
                 }
                 Want::Queued => {
                     shared.executor_nudge.notify_one();

@@ -1,11 +1,13 @@
 //! Driving one run: every want becomes a future, every answer goes back into the machine.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
+use tracing::{Instrument as _, Span};
 
 use patra_connectors::{Ask, Exchange};
 use patra_core::bounds::Segment;
@@ -14,11 +16,11 @@ use patra_core::health::{Advice, Answer};
 use patra_core::params::{self, Params};
 use patra_core::port::Boxed;
 use patra_core::port::transport::{self, Response};
-use patra_core::protocol::run::{Ended, Fetch, Got, Page, Refusal, Run, Want};
+use patra_core::protocol::run::{Ended, Fetch, Got, Outcome, Page, Refusal, Run, Want};
 use patra_core::protocol::token::Refused;
 use patra_core::rng::Rng;
-use patra_core::tx::{Captured, Done, Inventory, Lease, Tx, job_type};
-use patra_core::{CredentialId, Level, Ts, Window};
+use patra_core::tx::{Captured, Done, Inventory, Lease, Tx, TxError, job_type};
+use patra_core::{Code, CredentialId, Level, Ts, Window};
 
 use crate::crash;
 use crate::credentials::Pass;
@@ -28,6 +30,7 @@ use crate::pool;
 use crate::prepared::Spec;
 use crate::scrape::{self, existence};
 use crate::shared::{Shared, sleep_until};
+use crate::spans;
 
 /// What the executor tells a run.
 #[derive(Clone, Copy, Debug)]
@@ -47,11 +50,7 @@ pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, rng: Rng, signals: mp
     let mut runner = Runner {
         began,
         job_type,
-        partition: Inventory {
-            provenance_code: lease.provenance_code.clone(),
-            endpoint_name: lease.endpoint_name.clone(),
-            operation: lease.operation,
-        },
+        partition: lease.inventory(),
         // What a planner wrote reads back; a damaged row has no params, and a template that needs one says so.
         params: Arc::new(params::of_task(&lease.params).unwrap_or_default()),
         machine: Run::new(lease, shared.options.run, rng),
@@ -61,6 +60,8 @@ pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, rng: Rng, signals: mp
         token: None,
         details: false,
         pace: None,
+        refused: None,
+        batches: BTreeMap::new(),
         shared,
     };
     let ended = runner.drive(signals).await;
@@ -84,22 +85,29 @@ struct Runner {
     details: bool,
     /// What the last answer says about the pace, until the run has said what it makes of it.
     pace: Option<Word>,
+    /// What the last answer was refused with, until something else is asked.
+    refused: Option<Code>,
+    /// Batches that are being read, or wait for their commit.
+    batches: BTreeMap<u32, Span>,
     in_flight: FuturesUnordered<Boxed<'static, Event>>,
 }
 
 enum Event {
     Got(Got),
+    /// The store's answer, how long it took, and the batch that it is about.
+    Stored(Result<Done, TxError>, Duration, Option<u32>),
     Permitted(Result<Token, (Why, Ts)>, Advice),
     /// What left has been answered.
     Fetched(Departure, Result<Box<Page>, Box<Refusal>>),
     Prepared(Result<Arc<Spec>, patra_core::Fault>),
 }
 
-/// When a request left, and whether for details.
+/// When a request left, whether for details, and for which batch.
 #[derive(Clone, Copy)]
 struct Departure {
     at: Ts,
     details: bool,
+    batch_no: Option<u32>,
 }
 
 /// For the gate.
@@ -128,9 +136,10 @@ impl Runner {
             };
             let now = self.now();
             match event {
-                Some(Event::Got(got)) => {
-                    self.tell(&got);
-                    self.machine.on(now, got, &mut wants);
+                Some(Event::Got(got)) => self.machine.on(now, got, &mut wants),
+                Some(Event::Stored(answer, took, batch_no)) => {
+                    self.tell_stored(&answer, took, batch_no);
+                    self.machine.on(now, Got::Tx(answer), &mut wants);
                 }
                 Some(Event::Permitted(permitted, advice)) => {
                     let got = self.permitted(permitted, advice);
@@ -138,9 +147,8 @@ impl Runner {
                 }
                 Some(Event::Fetched(left, result)) => {
                     self.pace = self.word(left, &result);
-                    let got = Got::Fetched(result);
-                    self.tell(&got);
-                    self.machine.on(now, got, &mut wants);
+                    self.batch(left.batch_no).in_scope(|| self.tell_answered(&result));
+                    self.machine.on(now, Got::Fetched(result), &mut wants);
                 }
                 Some(Event::Prepared(spec)) => {
                     let policy =
@@ -162,11 +170,13 @@ impl Runner {
                 Want::Tx(tx) => {
                     let shared = Arc::clone(&self.shared);
                     let job_type = Arc::clone(&self.job_type);
-                    self.in_flight.push(Box::pin(async move {
-                        let (is_page, sent) = (matches!(tx, Tx::CommitBatch(_)), shared.ports.clock.steady());
+                    let batch_no = if let Tx::CommitBatch(batch) = &tx { Some(batch.batch_no) } else { None };
+                    let span = self.batch(batch_no);
+                    let step = async move {
+                        let sent = shared.ports.clock.steady();
                         let answer = crash::around("run", tx.name(), || shared.ports.store.execute(tx)).await;
-                        if is_page {
-                            let now = shared.ports.clock.steady();
+                        let now = shared.ports.clock.steady();
+                        if batch_no.is_some() {
                             shared.wards.on_commit(now, now.since(sent));
                         }
                         if let Ok(Done::CommitBatch(done)) = &answer
@@ -174,8 +184,9 @@ impl Runner {
                         {
                             shared.capture.failed(&job_type, "the store refused them");
                         }
-                        Event::Got(Got::Tx(answer))
-                    }));
+                        Event::Stored(answer, now.since(sent), batch_no)
+                    };
+                    self.in_flight.push(Box::pin(step.instrument(span)));
                 }
                 Want::Prepare { snapshot_hash } => {
                     let shared = Arc::clone(&self.shared);
@@ -190,25 +201,30 @@ impl Runner {
                 }
                 Want::CoolDown(wait) => {
                     let none = Word {
-                        left: Departure { at: self.now(), details: self.details },
+                        left: Departure { at: self.now(), details: self.details, batch_no: None },
                         feedback: Feedback::default(),
                     };
                     let Word { left, feedback } = self.pace.take().unwrap_or(none);
                     self.feed_back(Word { left, feedback: Feedback { retry_after: Some(wait), ..feedback } });
-                    RunEvent::Throttled { lease: self.machine.lease(), wait }.emit(&*self.shared.listener);
+                    RunEvent::Throttled { lease: self.machine.lease(), wait }.emit(&self.shared);
                 }
                 Want::Fetch(fetch) => {
                     if let Some(spec) = self.spec.clone() {
+                        if self.refused.is_some() {
+                            RunEvent::Retried { lease: self.machine.lease() }.emit(&self.shared);
+                        }
                         let shared = Arc::clone(&self.shared);
                         let (window, params) = (self.window(&spec), self.params.clone());
                         let credential = self.machine.lease().credential;
                         let (token, details) = (self.token.take(), self.details);
-                        let (first, left) = (comes_first(&self.partition), Departure { at: self.now(), details });
+                        let (first, left) = (comes_first(&self.partition), Departure { at: self.now(), details, batch_no: Some(fetch.batch_no) });
                         let lane = self.lane(&spec, details).clone();
                         let lease = self.machine.lease();
                         let (project, job_type) = (lease.project_key.clone(), Arc::clone(&self.job_type));
                         let feed = existence::feed(lease);
-                        self.in_flight.push(Box::pin(async move {
+                        let batch = self.batches.entry(fetch.batch_no).or_insert_with(|| spans::batch(&fetch));
+                        let span = spans::exchange(batch);
+                        let step = async move {
                             let leave = Leave { token, lane, first, credential };
                             let read = || read(&shared, &spec, &fetch, window, &params, leave);
                             let mut result = crash::around("run", "Fetch", read).await;
@@ -221,8 +237,10 @@ impl Runner {
                                 }
                                 pool::capture(&shared, &project, &job_type, fetch.batch_no <= 1, page).await;
                             }
+                            spans::answered(&Span::current(), answer_of(&result));
                             Event::Fetched(left, result)
-                        }));
+                        };
+                        self.in_flight.push(Box::pin(step.instrument(span)));
                     }
                 }
                 Want::Screen(stream, candidates) => {
@@ -243,9 +261,14 @@ impl Runner {
                     if let Some(word) = self.pace.take() {
                         self.feed_back(word);
                     }
+                    spans::ended(&Span::current(), &ended);
                     let duration = self.now().since(self.began);
                     let lease = self.machine.lease();
-                    RunEvent::Ended { lease, ended: &ended, duration }.emit(&*self.shared.listener);
+                    let is_news = match &ended.outcome {
+                        Outcome::Closed(_, Some(fault)) => self.refused != Some(fault.code),
+                        _ => false,
+                    };
+                    RunEvent::Ended { lease, ended: &ended, duration, is_news }.emit(&self.shared);
                     return Some(ended);
                 }
             }
@@ -283,6 +306,8 @@ impl Runner {
     }
 
     fn permitted(&mut self, permitted: Result<Token, (Why, Ts)>, mut advice: Advice) -> Got {
+        let admitted = permitted.as_ref().map(|token| token.waited).map_err(|(why, _)| *why);
+        RunEvent::Admitted { lease: self.machine.lease(), admitted }.emit(&self.shared);
         match permitted {
             Ok(token) => {
                 advice.rate.wait_total_ms = token.waited.as_millis() as u64;
@@ -359,22 +384,42 @@ impl Runner {
             },
         };
         if self.machine.lease().source.is_none() {
-            self.shared.wards.on(&self.partition, self.now(), &answer);
+            self.shared.wards.on(&self.shared.metrics, &self.partition, self.now(), &answer);
         }
     }
 
-    fn tell(&self, got: &Got) {
-        if let Got::Fetched(result) = got {
-            self.examine(result);
+    /// The span of a batch; that of the run where it is about none.
+    fn batch(&self, batch_no: Option<u32>) -> Span {
+        batch_no.and_then(|no| self.batches.get(&no)).cloned().unwrap_or_else(Span::current)
+    }
+
+    fn tell_answered(&mut self, result: &Result<Box<Page>, Box<Refusal>>) {
+        self.examine(result);
+        self.refused = result.as_ref().err().map(|refusal| refusal.fault.code);
+        RunEvent::Answered { lease: self.machine.lease(), answer: answer_of(result) }.emit(&self.shared);
+    }
+
+    fn tell_stored(&mut self, answer: &Result<Done, TxError>, stored_in: Duration, batch_no: Option<u32>) {
+        let span = self.batch(batch_no);
+        let _entered = span.enter();
+        if let Ok(done) = answer {
+            self.shared.metrics.stored(done);
+        }
+        match answer {
+            Ok(Done::StartRun(started)) => spans::started(&span, started),
+            Ok(Done::CommitBatch(done)) => {
+                spans::committed(&span, done);
+                self.batches.retain(|no, _| Some(*no) != batch_no);
+            }
+            _ => {}
         }
         let lease = self.machine.lease();
-        let event = match got {
-            Got::Tx(Ok(Done::CommitBatch(done))) => RunEvent::Committed { lease, stats: &done.stats },
-            Got::Tx(Err(error)) if error.is_transient() => RunEvent::StoreFailed { lease, error },
-            Got::Fetched(Err(refusal)) if !refusal.throttled => RunEvent::Failed { lease, fault: &refusal.fault },
+        let event = match answer {
+            Ok(Done::CommitBatch(done)) => RunEvent::Committed { lease, stats: &done.stats, stored_in },
+            Err(error) if error.is_transient() => RunEvent::StoreFailed { lease, error },
             _ => return,
         };
-        event.emit(&*self.shared.listener);
+        event.emit(&self.shared);
     }
 
     fn now(&self) -> Ts {
@@ -408,8 +453,10 @@ pub(crate) async fn read(
     let window = window.unwrap_or(Window { from: Ts::from_secs(0), to: now });
     let ask = Ask { position: &fetch.position, window, page_size: fetch.page_size, params, now };
     let mut exchange = spec.pager.request(&ask)?;
-    let correlation = format!("ing-{}-{}", fetch.run, fetch.batch_no);
-    exchange.request.headers.push(("X-Ingest-Correlation-Id".into(), correlation));
+    exchange.request.headers.push(("X-Ingest-Correlation-Id".into(), fetch.correlation()));
+    if let Some(context) = shared.options.trace_context.and_then(|of_current_span| of_current_span()) {
+        exchange.request.headers.push(("traceparent".into(), context));
+    }
     exchange.keep(spec.snapshot.raw_keep.map(|keep| keep.0));
     exchange.condition(fetch.known.clone());
     let Leave { token, lane, first, credential } = leave;
@@ -437,6 +484,11 @@ pub(crate) async fn read(
     result.map_err(|refusal| Box::new(Refusal { offline, ..*refusal }))
 }
 
+/// The same, borrowed.
+fn answer_of(result: &Result<Box<Page>, Box<Refusal>>) -> Result<&Page, &Refusal> {
+    result.as_deref().map_err(|refusal| &**refusal)
+}
+
 /// Decodes on a thread of its own, so that nobody else waits.
 async fn read_apart(
     spec: Arc<Spec>,
@@ -449,7 +501,7 @@ async fn read_apart(
         Ok(page) => page,
         Err(error) => Err(Box::new(Refusal {
             fault: patra_core::Fault::new(
-                patra_core::Code::InternalError,
+                Code::InternalError,
                 Level::L2,
                 format!("reading the answer failed: {error}"),
             ),

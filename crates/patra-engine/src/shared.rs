@@ -1,6 +1,7 @@
 //! What the parts of one process share: their ports, their options, and the signals between them.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use crate::events::Listener;
 use crate::gate::Gate;
 use crate::health::Wards;
 use crate::keeper::KeeperOptions;
+use crate::metrics::Metrics;
 use crate::pool::Rules;
 use crate::prepared::Prepared;
 
@@ -67,6 +69,10 @@ pub struct Options {
     pub collector: CollectorOptions,
     pub crawl_times: CrawlTimes,
     pub keeper: KeeperOptions,
+    /// Of a hundred batches that went well, so many leave a line (ING-14.5-03).
+    pub log_batch_percent: u32,
+    /// The W3C trace context of the span at hand, where traces are taken.
+    pub trace_context: Option<fn() -> Option<String>>,
     /// Who is told of events, if anybody.
     pub webhook: Option<Arc<dyn Notifier>>,
 }
@@ -89,6 +95,8 @@ impl Options {
             collector: CollectorOptions::default(),
             crawl_times: CrawlTimes::default(),
             keeper: KeeperOptions::default(),
+            log_batch_percent: 1,
+            trace_context: None,
             webhook: None,
         }
     }
@@ -101,6 +109,9 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) gate: Arc<Gate>,
     pub(crate) wards: Wards,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Batches so far, for those who log some of them.
+    pub(crate) batches: AtomicU64,
     pub(crate) credentials: Credentials,
     pub(crate) prepared: Prepared,
     pub(crate) listener: Arc<dyn Listener>,
@@ -133,6 +144,13 @@ impl Shared {
 }
 
 impl Shared {
+    /// Whether the batch at hand is one of those that leave a line: evenly, not by chance.
+    pub(crate) fn is_batch_logged(&self) -> bool {
+        let percent = u64::from(self.options.log_batch_percent.min(100));
+        let number = self.batches.fetch_add(1, Ordering::Relaxed);
+        (number * percent) % 100 < percent
+    }
+
     /// Whether a request that got no answer says something about the network and not about the far side (COLL-55).
     pub(crate) fn offline(&self, url: &str, error: Option<&transport::Error>) -> bool {
         match error {

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use patra_core::credential::Credential;
 use patra_core::port::credential::Ask;
+use patra_core::port::load::Load;
 use patra_core::port::query::{
     Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
 };
@@ -224,6 +225,10 @@ impl Queries for PostgresStore {
 
     fn list(&self, view: View, filter: Filter) -> Boxed<'_, Result<Vec<Row>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(query::list::list(session, view, filter))))
+    }
+
+    fn load(&self) -> Boxed<'_, Result<Load, TxError>> {
+        Box::pin(self.readers.run(move |session| Box::pin(query::load::read(session))))
     }
 
     fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {

@@ -9,6 +9,7 @@ pub(crate) mod evidence;
 pub(crate) mod job;
 pub(crate) mod lineage;
 pub(crate) mod list;
+pub(crate) mod load;
 pub(crate) mod pool;
 pub(crate) mod progress;
 pub(crate) mod registry;

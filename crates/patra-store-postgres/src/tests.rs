@@ -41,6 +41,7 @@ async fn every_statement_can_be_prepared() {
         .chain(query::STATEMENTS)
         .chain(query::board::STATEMENTS)
         .chain(query::crawl::STATEMENTS)
+        .chain(query::load::STATEMENTS)
         .chain(query::credential::STATEMENTS)
         .chain(query::document::STATEMENTS)
         .chain(query::evidence::STATEMENTS)

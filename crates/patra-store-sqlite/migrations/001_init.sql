@@ -488,6 +488,8 @@ CREATE INDEX idx_cursor_time ON ing_cursor (provenance_code, operation_code, nor
 -- Who lies furthest back.
 CREATE INDEX idx_cursor_lag ON ing_cursor (normalized_instant, id);
 CREATE INDEX idx_cursor_id ON ing_cursor (provenance_code, operation_code, normalized_numeric);
+-- Namespaces that are still collected, for the gauges.
+CREATE INDEX idx_cursor_moved ON ing_cursor (updated_at) WHERE direction_code = 'FORWARD';
 
 CREATE TABLE ing_cursor_event (
   id INTEGER PRIMARY KEY,

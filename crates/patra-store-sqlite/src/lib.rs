@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use patra_core::credential::Credential;
 use patra_core::port::credential::Ask;
+use patra_core::port::load::Load;
 use patra_core::port::query::{
     Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
 };
@@ -194,6 +195,10 @@ impl Queries for SqliteStore {
 
     fn list(&self, view: View, filter: Filter) -> Boxed<'_, Result<Vec<Row>, TxError>> {
         self.inner.reader.list(view, filter)
+    }
+
+    fn load(&self) -> Boxed<'_, Result<Load, TxError>> {
+        self.inner.reader.load()
     }
 
     fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {

@@ -7,6 +7,7 @@ pub(crate) mod dictionary;
 mod evidence;
 pub(crate) mod job;
 mod list;
+pub(crate) mod load;
 pub(crate) mod pool;
 mod progress;
 mod registry;
@@ -14,6 +15,7 @@ pub(crate) mod source;
 
 use patra_core::credential::Credential;
 use patra_core::port::credential::Ask;
+use patra_core::port::load::Load;
 use patra_core::port::query::{
     Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
 };
@@ -47,6 +49,7 @@ pub(crate) const STATEMENTS: &[&[&str]] = &[
     dictionary::STATEMENTS,
     evidence::STATEMENTS,
     job::STATEMENTS,
+    load::STATEMENTS,
     pool::STATEMENTS,
     progress::STATEMENTS,
     registry::STATEMENTS,
@@ -125,6 +128,11 @@ impl Queries for SqliteReader {
 
     fn list(&self, view: View, filter: Filter) -> Boxed<'_, Result<Vec<Row>, TxError>> {
         Box::pin(self.read(move |db| list::read(db, view, &filter)))
+    }
+
+    fn load(&self) -> Boxed<'_, Result<Load, TxError>> {
+        let now = self.now();
+        Box::pin(self.read(move |db| load::read(db, now)))
     }
 
     fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {

@@ -190,6 +190,10 @@ fn no_statement_reads_a_whole_table_that_grows() {
             "idx_task_queue",
             // As many as wait or are under way, which the inventory bounds.
             "idx_task_open",
+            "idx_task_pick",
+            "idx_task_poll",
+            // As many as manifests name.
+            "uk_schedule",
             // Read in the order in which rows came, up to the first that is young.
             "SCAN event",
             "SCAN ing_signal",

@@ -46,6 +46,7 @@ mod fan;
 pub mod fixture;
 mod found;
 mod gate;
+mod load;
 mod lock;
 pub mod make;
 mod note;

@@ -19,6 +19,7 @@ mod fan;
 mod gate;
 mod json;
 mod list;
+mod load;
 mod outbox;
 mod plan;
 mod poll;

@@ -208,6 +208,9 @@ pub(crate) struct Serve {
     /// Address of the API
     #[arg(long, env = "PATRA_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDR")]
     pub(crate) listen: std::net::SocketAddr,
+    /// Address of a listener for /metrics alone, without a key: let only scrapers reach it
+    #[arg(long, env = "PATRA_METRICS_LISTEN", value_name = "ADDR")]
+    pub(crate) metrics_listen: Option<std::net::SocketAddr>,
     /// Parts to run; all when none is named
     #[arg(long = "role", env = "PATRA_ROLE", value_delimiter = ',', value_name = "ROLE")]
     pub(crate) roles: Vec<Role>,

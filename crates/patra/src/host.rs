@@ -13,6 +13,7 @@ use crate::cli::{self, Global};
 use crate::clock::SystemClock;
 use crate::error::Error;
 use crate::settings::Environment;
+use crate::traces;
 use crate::vault;
 
 /// Starts the engine's parts on a store.
@@ -49,6 +50,8 @@ pub(crate) async fn engine(
         keeper: environment.keeper()?,
         run: patra_core::protocol::run::Options { tell: webhook.is_some(), ..Default::default() },
         webhook,
+        log_batch_percent: environment.log_batch_percent()?,
+        trace_context: Some(traces::context),
         grace: environment.grace()?,
         ..Options::new(owner()?)
     };

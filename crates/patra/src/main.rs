@@ -5,6 +5,7 @@ mod clock;
 mod commands;
 mod error;
 mod host;
+mod logging;
 mod output;
 mod panic;
 mod progress;
@@ -12,6 +13,7 @@ mod settings;
 mod signals;
 mod store;
 mod supervisor;
+mod traces;
 mod tweets;
 mod vault;
 
@@ -39,7 +41,8 @@ fn main() -> ExitCode {
             return error.exit.into();
         }
     };
-    let result = start_logging(&cli).and_then(|()| run(cli));
+    // The traces that are left are sent when the work is over.
+    let result = logging::start(&cli).and_then(|_traces| run(cli));
     match result {
         Ok(exit) => exit.into(),
         Err(error) => {
@@ -58,18 +61,4 @@ fn run(cli: Cli) -> Result<Exit, Error> {
     // What still runs is cancelled work of a hurried stop: do not wait for it.
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
     result
-}
-
-fn start_logging(cli: &Cli) -> Result<(), Error> {
-    let wish = std::env::var("RUST_LOG").unwrap_or_else(|_| cli.default_log().to_owned());
-    let filter = tracing_subscriber::EnvFilter::try_new(wish)
-        .map_err(|error| Error::usage(format!("RUST_LOG is unreadable: {error}")).hint("for example RUST_LOG=info"))?;
-    let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(progress::LogWriter).with_ansi(colour);
-    if cli.global.log_format == cli::LogFormat::Json {
-        lines.json().init();
-    } else {
-        lines.with_target(false).init();
-    }
-    Ok(())
 }

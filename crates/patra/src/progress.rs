@@ -9,8 +9,9 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use patra_core::Level;
+use patra_connectors::mask::personal;
 use patra_core::mask::mask;
-use patra_core::protocol::run::Outcome;
+use patra_core::protocol::run::{Outcome, Refusal};
 use patra_core::state::TaskStatus;
 use patra_engine::{Listener, RunEvent};
 
@@ -75,7 +76,7 @@ impl Listener for Counts {
                     say(&format!("  the far side asked for a pause: waiting {:.1} s", wait.as_secs_f64()));
                 }
             }
-            RunEvent::Failed { fault, .. } => {
+            RunEvent::Answered { answer: Err(Refusal { fault, throttled: false, .. }), .. } => {
                 if fault.level == Level::L1 {
                     self.tell(&fault.message);
                 }
@@ -86,6 +87,7 @@ impl Listener for Counts {
                     self.tasks_failed.fetch_add(1, Relaxed);
                 }
             }
+            RunEvent::Admitted { .. } | RunEvent::Retried { .. } | RunEvent::Answered { .. } => {}
         }
     }
 }
@@ -130,10 +132,14 @@ impl Bar {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogWriter;
 
+/// Without what is secret or looks personal.
+fn masked(line: &[u8]) -> String {
+    personal(&mask(&String::from_utf8_lossy(line))).into_owned()
+}
+
 impl Write for LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(line);
-        display().suspend(|| io::stderr().write_all(mask(&text).as_bytes()))?;
+        display().suspend(|| io::stderr().write_all(masked(line).as_bytes()))?;
         Ok(line.len())
     }
 
@@ -147,5 +153,18 @@ impl<'a> tracing_subscriber::fmt::MakeWriter<'a> for LogWriter {
 
     fn make_writer(&'a self) -> LogWriter {
         LogWriter
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // covers: ING-14.5-04, ING-14.10-03
+    #[test]
+    fn a_line_keeps_neither_secrets_nor_what_looks_personal() {
+        let line = masked(b"2026-11-17T00:04:27.123456Z  WARN a page error=\"no ann@example.org, Bearer canary\" task_id=17");
+        assert!(!line.contains("ann@example.org") && !line.contains("canary"), "{line}");
+        assert!(line.contains("<email:") && line.contains("2026-11-17T00:04:27.123456Z") && line.contains("task_id=17"), "{line}");
     }
 }

@@ -85,6 +85,11 @@ impl Environment {
         Ok(Duration::from_secs(self.number("SHUTDOWN_TIMEOUT_SECONDS", 0, 3_600)?.unwrap_or(30)))
     }
 
+    /// Of a hundred batches that went well, so many leave a line.
+    pub(crate) fn log_batch_percent(&self) -> Result<u32, Error> {
+        Ok(self.number("PATRA_LOG_BATCH_PERCENT", 0, 100)?.unwrap_or(1) as u32)
+    }
+
     /// The intervals of the types, and the values that are none and change nothing.
     pub(crate) fn intervals(&self) -> (Intervals, Vec<String>) {
         let mut intervals = Intervals::default();

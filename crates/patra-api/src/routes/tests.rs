@@ -14,6 +14,7 @@ use tower::ServiceExt as _;
 use patra_core::port::CommandsExt;
 use patra_core::tx::{RevokeKey, Scope};
 use patra_core::vault::{Vault, VaultCell};
+use patra_engine::metrics::Metrics;
 use patra_testkit::clock::ManualClock;
 use patra_testkit::memory::SharedMem;
 
@@ -42,6 +43,8 @@ impl Door {
     fn new() -> Door {
         let clock = Arc::new(ManualClock::new(patra_core::Ts::from_secs(1_000)));
         let store = Arc::new(SharedMem::new(clock.clone()));
+        let gate = patra_engine::gate::Gate::new(store.clone(), clock.clone(), "test", 0);
+        let metrics = Arc::new(Metrics::new(gate));
         let (vault, make_vault) = (VaultCell::default(), Arc::new(|| Ok(vault())));
         Door {
             api: Api {
@@ -56,6 +59,7 @@ impl Door {
                 lock_timeout: std::time::Duration::from_secs(1_800),
                 batch_size: 10,
                 limits: crate::Limits::default(),
+                metrics,
             },
         }
     }

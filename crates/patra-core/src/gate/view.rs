@@ -29,13 +29,27 @@ pub struct View {
 impl View {
     /// Requests that any window still allows; `None` where nothing bounds them.
     pub fn remaining(&self) -> Option<u64> {
-        let provider = self.provider.map(|provider| provider.remaining);
-        [self.hourly.map(|of| of.remaining), self.daily.map(|of| of.remaining), provider].into_iter().flatten().min()
+        self.budget().map(|budget| budget.remaining)
+    }
+
+    /// What is left of the window that allows least.
+    pub fn budget(&self) -> Option<Budget> {
+        let quotas = [self.hourly, self.daily].into_iter().flatten();
+        let own = quotas.map(|of| Budget { remaining: of.remaining, limit: Some(of.limit) });
+        let provider = self.provider.map(|of| Budget { remaining: of.remaining, limit: of.limit });
+        own.chain(provider).min_by_key(|budget| budget.remaining)
     }
 
     pub fn is_soft(&self) -> bool {
         self.hourly.is_some_and(|of| of.soft) || self.daily.is_some_and(|of| of.soft)
     }
+}
+
+/// Requests that a window still allows, of so many; a far side may not tell of how many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Budget {
+    pub remaining: u64,
+    pub limit: Option<u64>,
 }
 
 /// The far side's own count.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use super::Boxed;
+use super::load::Load;
 pub use super::view::{Cell, CellKind, Column, Filter, NoSuchFilter, Owner, Row, UnknownStatus, View};
 use crate::id::{InstanceId, PlanId, RunId};
 use crate::record::{Candidate, Stream, Version};
@@ -62,6 +63,9 @@ pub trait Queries: fmt::Debug + Send + Sync {
 
     /// Rows of one view, newest first unless the view says otherwise.
     fn list(&self, view: View, filter: Filter) -> Boxed<'_, Result<Vec<Row>, TxError>>;
+
+    /// What waits, what is at work, and how far cursors have come.
+    fn load(&self) -> Boxed<'_, Result<Load, TxError>>;
 
     /// A cheap statement that proves the store answers; gives the schema's version.
     fn ping(&self) -> Boxed<'_, Result<u32, TxError>>;

@@ -38,6 +38,7 @@ pub enum RunStarted {
         run: RunId,
         attempt_no: i64,
         snapshot_hash: String,
+        slice_signature_hash: String,
         resume: Option<Resume>,
         /// What the source of a poll is known by, see [`Validators`].
         known: Option<Box<Validators>>,

@@ -60,6 +60,20 @@ pub struct Lease {
     pub credential: Option<CredentialId>,
     /// It is a poll of this source.
     pub source: Option<SourceId>,
+    pub priority: i32,
+    /// Since when it could have been leased.
+    pub scheduled_at: Ts,
+}
+
+impl Lease {
+    /// The partition that it belongs to.
+    pub fn inventory(&self) -> Inventory {
+        Inventory {
+            provenance_code: self.provenance_code.clone(),
+            endpoint_name: self.endpoint_name.clone(),
+            operation: self.operation,
+        }
+    }
 }
 
 /// Where a task comes from.

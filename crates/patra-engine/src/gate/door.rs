@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use patra_core::Ts;
-use patra_core::gate::Purse;
+use patra_core::gate::{Purse, View};
 use patra_core::port::Clock;
 use patra_core::tx::Inventory;
 
@@ -156,6 +156,18 @@ impl Doors {
             purse.closed(false, now).is_some()
         });
         closed
+    }
+
+    /// Users of doors that have heard from their key, and what.
+    pub(super) fn views(&self) -> Vec<(Inventory, Arc<View>)> {
+        let mut views = Vec::new();
+        for door in self.all.values() {
+            let inner = door.inner();
+            if let Some(view) = inner.purse.view() {
+                views.extend(inner.users.iter().map(|who| (who.clone(), Arc::clone(view))));
+            }
+        }
+        views
     }
 
     #[cfg(test)]

@@ -11,6 +11,7 @@ use patra_core::credential::Credential;
 use patra_core::id::{PlanId, RunId, SourceId};
 use patra_core::port::crawl;
 use patra_core::port::credential::Ask;
+use patra_core::port::load::Load;
 use patra_core::port::pool::{
     CaptureRule, Document, DocumentFilter, EndedJob, JobFilter, JobPoll, Project, StoredTweet, TweetFilter, UrlFilter,
     UrlPage,
@@ -254,6 +255,10 @@ impl Queries for ReadOnly {
 
     fn list(&self, view: View, filter: Filter) -> Boxed<'_, Result<Vec<Row>, TxError>> {
         self.queries.list(view, filter)
+    }
+
+    fn load(&self) -> Boxed<'_, Result<Load, TxError>> {
+        self.queries.load()
     }
 
     fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {

@@ -14,6 +14,7 @@ use patra_core::crawl::{Candidate as WaitingNote, Execution, Note};
 use patra_core::credential::Credential;
 use patra_core::port::crawl;
 use patra_core::port::credential::Ask;
+use patra_core::port::load::Load;
 use patra_core::port::query::{
     Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
 };
@@ -363,6 +364,9 @@ impl Queries for Flaky {
     }
     fn list(&self, view: View, filter: Filter) -> Boxed<'_, Result<Vec<Row>, TxError>> {
         self.store.list(view, filter)
+    }
+    fn load(&self) -> Boxed<'_, Result<Load, TxError>> {
+        self.store.load()
     }
     fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {
         self.store.ping()

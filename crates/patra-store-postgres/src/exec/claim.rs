@@ -27,7 +27,7 @@ macro_rules! lease_columns {
     () => {
         "c.id, c.lease_epoch, c.leased_until, c.attempt_count, c.schedule_instance_id, c.plan_id, c.slice_id,
   c.cursor_id, c.project_key, c.provenance_code, c.endpoint_name, c.operation_code, c.expr_hash, c.window_from,
-  c.window_to, c.params, c.credential_id, c.source_id"
+  c.window_to, c.params, c.credential_id, c.source_id, c.priority, c.scheduled_at"
     };
 }
 pub(super) use lease_columns;
@@ -323,6 +323,8 @@ pub(super) fn read_lease(row: &Row) -> Result<Lease, Fail> {
         params: row.try_get::<_, JsonText>(16)?.0,
         credential: row.try_get::<_, Option<i64>>(17)?.map(CredentialId),
         source: row.try_get::<_, Option<i64>>(18)?.map(SourceId),
+        priority: row.try_get(19)?,
+        scheduled_at: row.try_get::<_, Time>(20)?.0,
     })
 }
 

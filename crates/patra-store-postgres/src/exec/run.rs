@@ -18,7 +18,8 @@ use crate::pool::{Session, pipeline};
 use crate::time::Time;
 
 const LOCK_LEASED: &str = "
-SELECT p.status_code, p.spec_fingerprint, s.status_code, t.redrive_of, t.redrive_request, polled.validators
+SELECT p.status_code, p.spec_fingerprint, s.status_code, t.redrive_of, t.redrive_request, polled.validators,
+  s.slice_signature_hash
 FROM ing_task t JOIN ing_plan p ON p.id = t.plan_id JOIN ing_plan_slice s ON s.id = t.slice_id
 LEFT JOIN source polled ON polled.id = t.source_id
 WHERE t.id = $1 AND t.lease_epoch = $2 AND t.status_code IN ('DISPATCHED', 'EXECUTING')
@@ -124,7 +125,8 @@ pub(super) async fn start(session: &Session, op: StartRun) -> Result<RunStarted,
     // What cannot be read costs one whole answer, no more.
     let known: Option<JsonText> = leased.try_get(5)?;
     let known = known.and_then(|JsonText(text)| serde_json::from_str(&text).ok());
-    Ok(RunStarted::Go { run, attempt_no: fence, snapshot_hash: leased.try_get(1)?, resume, known })
+    let (snapshot_hash, slice_signature_hash) = (leased.try_get(1)?, leased.try_get(6)?);
+    Ok(RunStarted::Go { run, attempt_no: fence, snapshot_hash, slice_signature_hash, resume, known })
 }
 
 async fn open(

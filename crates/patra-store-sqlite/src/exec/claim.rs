@@ -61,7 +61,7 @@ WHERE status_code = 'QUEUED' AND source_id IS NULL AND provenance_code = ?1 AND 
   AND coalesce(credential_id, 0) = ?5 AND priority = ?6 AND scheduled_at <= ?7
 ORDER BY scheduled_at, id";
 
-const COUNT_HELD: &str = "
+pub(crate) const COUNT_HELD: &str = "
 SELECT provenance_code, endpoint_name, operation_code, count(*)
 FROM ing_task INDEXED BY idx_task_queue
 WHERE status_code IN ('DISPATCHED', 'EXECUTING')
@@ -73,7 +73,8 @@ SET status_code = 'DISPATCHED', lease_owner = ?2, leased_until = ?3, lease_epoch
     lease_count = lease_count + 1, attempt_count = attempt_count + 1
 WHERE id = ?1 AND status_code = 'QUEUED'
 RETURNING id, lease_epoch, leased_until, attempt_count, schedule_instance_id, plan_id, slice_id, cursor_id, project_key,
-  provenance_code, endpoint_name, operation_code, expr_hash, window_from, window_to, params, credential_id, source_id";
+  provenance_code, endpoint_name, operation_code, expr_hash, window_from, window_to, params, credential_id, source_id,
+  priority, scheduled_at";
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[NEXT_LANE, HEAD, HEAD_WITH_HOLDS, COUNT_HELD, LEASE];
@@ -278,6 +279,8 @@ fn read_lease(row: &Row<'_>) -> rusqlite::Result<Lease> {
         params: row.get(15)?,
         credential: row.get::<_, Option<i64>>(16)?.map(CredentialId),
         source: row.get::<_, Option<i64>>(17)?.map(SourceId),
+        priority: row.get(18)?,
+        scheduled_at: time(row, 19)?,
     })
 }
 

@@ -13,7 +13,7 @@ use crate::sql::word;
 
 const READ_LEASED: &str = "
 SELECT plan.status_code IN ('FAILED', 'CANCELLED') OR slice.status_code IN ('FAILED', 'CANCELLED'),
-  plan.spec_fingerprint, task.redrive_of, task.redrive_request, task.source_id
+  plan.spec_fingerprint, slice.slice_signature_hash, task.redrive_of, task.redrive_request, task.source_id
 FROM ing_task task
 JOIN ing_plan plan ON plan.id = task.plan_id
 JOIN ing_plan_slice slice ON slice.id = task.slice_id
@@ -105,6 +105,7 @@ pub(super) const STATEMENTS: &[&str] = &[
 struct Leased {
     cancelled: bool,
     snapshot_hash: String,
+    slice_signature_hash: String,
     /// The task that it drives again, and whose request that is.
     redrive: Option<(TaskId, String)>,
     source: Option<SourceId>,
@@ -113,7 +114,7 @@ struct Leased {
 pub(super) fn start(db: &Connection, op: StartRun, now: Ts) -> Result<RunStarted> {
     let LeaseRef { task, fence } = op.lease;
     let leased = db.prepare_cached(READ_LEASED)?.query_row([task.0, fence.0], read_leased).optional()?;
-    let Leased { cancelled, snapshot_hash, redrive, source } = leased.ok_or(TxError::Fenced)?;
+    let Leased { cancelled, snapshot_hash, slice_signature_hash, redrive, source } = leased.ok_or(TxError::Fenced)?;
     let at = params![task.0, fence.0, now.micros()];
     if cancelled {
         db.prepare_cached(CANCEL_TASK)?.execute(at)?;
@@ -140,13 +141,18 @@ pub(super) fn start(db: &Connection, op: StartRun, now: Ts) -> Result<RunStarted
         db.prepare_cached(SET_CHECKPOINT)?.execute(params![run.0, checkpoint])?;
     }
     let known = source.map(|source| poll::known(db, source)).transpose()?.flatten();
-    Ok(RunStarted::Go { run, attempt_no: fence.0, snapshot_hash, resume, known })
+    Ok(RunStarted::Go { run, attempt_no: fence.0, snapshot_hash, slice_signature_hash, resume, known })
 }
 
 fn read_leased(row: &Row<'_>) -> rusqlite::Result<Leased> {
-    let old = row.get::<_, Option<i64>>(2)?.map(TaskId);
-    let source = row.get::<_, Option<i64>>(4)?.map(SourceId);
-    Ok(Leased { cancelled: row.get(0)?, snapshot_hash: row.get(1)?, redrive: old.zip(row.get(3)?), source })
+    let old = row.get::<_, Option<i64>>(3)?.map(TaskId);
+    Ok(Leased {
+        cancelled: row.get(0)?,
+        snapshot_hash: row.get(1)?,
+        slice_signature_hash: row.get(2)?,
+        redrive: old.zip(row.get(4)?),
+        source: row.get::<_, Option<i64>>(5)?.map(SourceId),
+    })
 }
 
 /// Where the run goes on from, and that it is no ordinary one; nothing to say of most.

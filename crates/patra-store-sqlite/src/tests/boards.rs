@@ -44,3 +44,18 @@ fn a_board_reads_what_it_shows_and_no_history() {
     check(board::READ_ADVANCES, "USING INDEX idx_cur_evt_timeline");
     check(board::READ_STATUSES, "ing_task_run_batch USING INDEX");
 }
+
+// covers: ING-14.1-02
+#[test]
+fn gauges_read_what_waits_and_what_moves_and_nothing_that_is_over() {
+    let db = migrated();
+    for (statement, needed) in [
+        (query::load::COUNT_QUEUED, "SCAN ing_task USING INDEX idx_task_pick"),
+        (query::load::COUNT_POLLS, "SCAN ing_task USING INDEX idx_task_poll"),
+        (query::load::READ_REACHED, "SEARCH ing_cursor USING INDEX idx_cursor_moved (updated_at>?)"),
+    ] {
+        let plan = plan(&db, statement);
+        assert!(plan.contains(needed), "{statement}:\n{plan}");
+    }
+    assert!(!plan(&db, query::load::COUNT_QUEUED).contains("TEMP B-TREE"), "it counts in the order of the index");
+}

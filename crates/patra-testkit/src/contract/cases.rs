@@ -19,6 +19,11 @@ cases! {
         a_split_puts_narrower_slices_in_the_place_of_one,
         a_split_under_a_lost_lease_changes_nothing,
     }
+    load {
+        what_waits_and_what_is_held_is_counted_by_partition,
+        how_far_cursors_have_come_is_told_until_they_are_forgotten,
+        partitions_with_a_schedule_are_named,
+    }
     registry {
         applying_creates_changes_or_leaves_alone,
         applying_replaces_the_endpoints,

@@ -21,10 +21,11 @@ pub(super) async fn a_run_opens_once_per_lease(fx: Fixture) {
     let lease = fx.next().await;
     let start = StartRun { lease: LeaseRef::from(&lease) };
     let first = fx.ok(start).await;
-    let RunStarted::Go { run, attempt_no, snapshot_hash, resume, known } = first.clone() else {
+    let RunStarted::Go { run, attempt_no, snapshot_hash, slice_signature_hash, resume, known } = first.clone() else {
         panic!("no go: {first:?}")
     };
     assert_eq!((attempt_no, &*snapshot_hash, resume, known), (lease.fence.0, "snapshot", None, None));
+    assert_eq!(fx.rows(View::Slices).await.texts("slice_signature_hash"), [slice_signature_hash]);
     let before = (fx.rows(View::Runs).await.rows, fx.rows(View::Tasks).await.rows);
     fx.pass(Duration::from_millis(5)).await;
     assert_eq!(fx.ok(start).await, first, "a repetition gets the same run");

@@ -69,6 +69,8 @@ impl MemStore {
             params: task.what.task_params.clone(),
             credential: task.credential,
             source: task.poll.as_ref().map(|(source, _)| *source),
+            priority: task.priority,
+            scheduled_at: task.scheduled_at,
         }
     }
 

@@ -23,6 +23,7 @@ impl MemStore {
             return Ok(RunStarted::Cancelled);
         }
         let snapshot_hash = plan.snapshot_hash.clone();
+        let slice_signature_hash = task.what.signature.clone();
         let resume = self.last_batch(task);
         let opened = task.runs.last().copied().filter(|run| self.runs[place(run.0)].attempt_no == attempt_no);
         let run = match opened {
@@ -50,7 +51,7 @@ impl MemStore {
         };
         let source = self.tasks[place(id.0)].poll.as_ref().map(|(source, _)| *source);
         let known = source.and_then(|source| self.sources[place(source.0)].validators.clone()).map(Box::new);
-        Ok(RunStarted::Go { run, attempt_no, snapshot_hash, resume, known })
+        Ok(RunStarted::Go { run, attempt_no, snapshot_hash, slice_signature_hash, resume, known })
     }
 
     fn cancel_start(&mut self, now: Ts, task: TaskId, attempt_no: i64) {

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use patra_core::credential::Credential;
 use patra_core::port::credential::Ask;
+use patra_core::port::load::Load;
 use patra_core::port::query::{
     Evidence, Filter, Key, Lineage, Progress, Queries, RawKept, Registered, Row, StoredVersion, View,
 };
@@ -114,6 +115,10 @@ impl Queries for SharedMem {
     fn list(&self, view: View, filter: Filter) -> Boxed<'_, Result<Vec<Row>, TxError>> {
         let rows = self.lock().list(view, &filter);
         Box::pin(std::future::ready(rows))
+    }
+
+    fn load(&self) -> Boxed<'_, Result<Load, TxError>> {
+        ready(self.lock().load(self.clock.now()))
     }
 
     fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {

@@ -56,7 +56,16 @@ pub(super) async fn answer(state: &State, head: &Head<'_>, body: &[u8], route: R
     if script.log_limit > 0 {
         let at = arrived.duration_since(state.started);
         let body = String::from_utf8_lossy(&body[..body.len().min(LOGGED_BYTES)]).into_owned();
-        let entry = LogEntry { number, target: head.target.to_owned(), at, status: reply.status, body };
+        let header = |name: &str| head.header(name).map(str::to_owned);
+        let entry = LogEntry {
+            number,
+            target: head.target.to_owned(),
+            at,
+            status: reply.status,
+            body,
+            traceparent: header("traceparent"),
+            correlation: header("x-ingest-correlation-id"),
+        };
         state.log.push(entry, script.log_limit);
     }
     reply

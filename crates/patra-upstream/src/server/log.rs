@@ -18,6 +18,9 @@ pub struct LogEntry {
     pub status: u16,
     /// What was posted, if it is text; cut after 4 KiB.
     pub body: String,
+    /// What the collector's own records and ours can be joined by.
+    pub traceparent: Option<String>,
+    pub correlation: Option<String>,
 }
 
 #[derive(Debug, Default)]

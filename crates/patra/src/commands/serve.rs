@@ -1,6 +1,10 @@
 //! `serve`: the long-running process.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 
 use patra_api::{Api, Limits};
 use patra_core::port::{CommandsExt, Store};
@@ -45,6 +49,10 @@ pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
     let engine = Arc::new(
         host::engine(global, args.engine, engine_roles, Arc::clone(&store), opened.alone, Arc::new(())).await?,
     );
+    let scraped = match args.metrics_listen {
+        Some(address) => Some(start_metrics(address, Arc::clone(&store), &engine, &signals).await?),
+        None => None,
+    };
     let api = match roles.contains(&Role::Api) {
         true => Some(start_api(global, args, store, &engine, &signals).await?),
         false => None,
@@ -58,8 +66,8 @@ pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
     };
     supervisor.stopping();
     tracing::info!("{signal} received: finishing what is in flight");
-    if let Some(api) = api {
-        let _ = api.await;
+    for listening in [api, scraped].into_iter().flatten() {
+        let _ = listening.await;
     }
     let in_time = match Arc::into_inner(engine) {
         Some(engine) => engine.stop(signals.hurry.clone()).await,
@@ -75,11 +83,8 @@ async fn start_api(
     store: Arc<dyn Store>,
     engine: &Arc<Engine>,
     signals: &Signals,
-) -> Result<tokio::task::JoinHandle<()>, Error> {
-    let listener = tokio::net::TcpListener::bind(args.listen).await.map_err(|error| {
-        Error::configuration(format!("{} cannot be listened on: {error}", args.listen))
-            .hint("choose another address with --listen")
-    })?;
+) -> Result<JoinHandle<()>, Error> {
+    let listener = listen(args.listen, "--listen").await?;
     let address = listener.local_addr()?;
     first_key(&*store).await?;
     tracing::info!(address = %address, "the API listens");
@@ -99,15 +104,42 @@ async fn start_api(
     let public_read = environment.flag("PATRA_PUBLIC_READ");
     let (crawler, lock_timeout) = (Some(engine.crawler()), environment.keeper()?.lock_timeout);
     let batch_size = environment.batch_size()?;
-    let (clock, limits) = (Arc::new(SystemClock), Limits::default());
-    let api =
-        Api { store, clock, nudge, vault, make_vault, live, public_read, crawler, lock_timeout, batch_size, limits };
-    let stop = signals.stop.clone();
-    Ok(tokio::spawn(async move {
-        if let Err(error) = patra_api::serve(listener, api, stop).await {
-            tracing::error!(error = %error, "the API stopped");
-        }
-    }))
+    let (clock, limits, metrics) = (Arc::new(SystemClock), Limits::default(), engine.metrics());
+    let api = Api {
+        store,
+        clock,
+        nudge,
+        vault,
+        make_vault,
+        live,
+        public_read,
+        crawler,
+        lock_timeout,
+        batch_size,
+        limits,
+        metrics,
+    };
+    Ok(tokio::spawn(patra_api::serve(listener, patra_api::router(api), signals.stop.clone())))
+}
+
+/// A listener for scrapers alone.
+async fn start_metrics(
+    address: SocketAddr,
+    store: Arc<dyn Store>,
+    engine: &Engine,
+    signals: &Signals,
+) -> Result<JoinHandle<()>, Error> {
+    let listener = listen(address, "--metrics-listen").await?;
+    tracing::info!(address = %listener.local_addr()?, "metrics can be scraped");
+    let router = patra_api::metrics_router(store, engine.metrics());
+    Ok(tokio::spawn(patra_api::serve(listener, router, signals.stop.clone())))
+}
+
+async fn listen(address: SocketAddr, option: &str) -> Result<TcpListener, Error> {
+    TcpListener::bind(address).await.map_err(|error| {
+        Error::configuration(format!("{address} cannot be listened on: {error}"))
+            .hint(format!("choose another address with {option}"))
+    })
 }
 
 /// The first start makes a key and shows it, this once.

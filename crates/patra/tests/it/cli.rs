@@ -25,12 +25,12 @@ fn check_error(output: &Output, exit: i32, parts: &[&str]) {
     assert!(!text.contains("panicked"), "{text}");
 }
 
-fn far_side(records: usize, script: Script) -> Server {
+pub(crate) fn far_side(records: usize, script: Script) -> Server {
     Server::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, records), script).unwrap()
 }
 
 /// The same test on both stores.
-fn both(test: impl Fn(&Place)) {
+pub(crate) fn both(test: impl Fn(&Place)) {
     test(&Place::sqlite());
     if let Some(place) = Place::postgres() {
         test(&place);

@@ -74,13 +74,13 @@ fn sql(place: &Place, text: &str) {
     }
 }
 
-struct Running {
+pub(crate) struct Running {
     child: Child,
     log: std::path::PathBuf,
 }
 
 impl Running {
-    fn start(place: &Place, args: &[&str], variables: &[(&str, &str)]) -> Running {
+    pub(crate) fn start(place: &Place, args: &[&str], variables: &[(&str, &str)]) -> Running {
         let log = place.folder.path().join(format!("log-{}", crate::support::now_micros()));
         let mut command = place.patra();
         command.args(args).envs(variables.iter().copied()).stdout(Stdio::null());
@@ -88,11 +88,11 @@ impl Running {
         Running { child: command.spawn().unwrap(), log }
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
-    fn wait_for(&self, text: &str) -> String {
+    pub(crate) fn wait_for(&self, text: &str) -> String {
         let end = Instant::now() + Duration::from_secs(30);
         loop {
             let log = self.log();

@@ -13,6 +13,7 @@ mod gate;
 mod handbook;
 mod house;
 mod kill;
+mod observability;
 mod operations;
 mod packaging;
 mod partitions;

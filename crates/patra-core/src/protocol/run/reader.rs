@@ -29,6 +29,13 @@ pub struct Fetch {
     pub known: Option<Box<Validators>>,
 }
 
+impl Fetch {
+    /// What the far side's log and ours can be joined by (ING-14.2-02).
+    pub fn correlation(&self) -> String {
+        format!("ing-{}-{}", self.run, self.batch_no)
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Reader {
     pub(super) state: State,

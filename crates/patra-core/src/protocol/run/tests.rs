@@ -179,6 +179,8 @@ fn lease() -> Lease {
         params: "{}".into(),
         credential: None,
         source: None,
+        priority: 0,
+        scheduled_at: at(0),
     }
 }
 
@@ -203,6 +205,7 @@ fn cuttable(rule: paging::Rule) -> Policy {
         operation: Operation::Harvest,
         watermark_key: "updated_at".into(),
         snapshot_hash: "s".into(),
+        slice_signature_hash: "slice".into(),
         first: rule.first(),
         params: Default::default(),
         partition: Default::default(),

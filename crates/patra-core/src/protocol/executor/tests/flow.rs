@@ -25,6 +25,8 @@ fn lease(task: i64, fence: i64) -> Lease {
         params: "{}".into(),
         credential: None,
         source: None,
+        priority: 0,
+        scheduled_at: at(0),
     }
 }
 

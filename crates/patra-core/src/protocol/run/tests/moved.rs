@@ -24,6 +24,7 @@ fn resumed(policy: Policy, total: Option<u64>) -> (Driver, Vec<Want>) {
         run,
         attempt_no: 9,
         snapshot_hash,
+        slice_signature_hash: "slice".into(),
         resume: Some(resume),
         known: None,
     }))));

@@ -1,0 +1,137 @@
+//! What a scraper reads: what this process has counted, and how the store stands now. The second is the same whichever process
+//! is asked.
+
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use std::sync::atomic::AtomicU64;
+
+use patra_core::port::Store;
+use patra_core::port::load::Load;
+use patra_core::protocol::planner;
+use patra_core::state::CookieStatus;
+use patra_core::tx::TxError;
+
+use super::Metrics;
+use super::labels::{Alert, Cookies, Crawls, Namespace, Partition};
+use crate::shared::lock;
+
+type PerPartition = Family<Partition, Gauge>;
+
+impl Metrics {
+    /// The media type of [`Metrics::text`].
+    pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+    /// The whole exposition, in the text form of OpenMetrics.
+    pub async fn text(&self, store: &dyn Store) -> Result<String, TxError> {
+        let mut registry = Registry::default();
+        self.load(&mut registry, &store.load().await?);
+        self.budgets(&mut registry);
+        crawls(&mut registry, store).await?;
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = encode_registry(&mut text, &self.registry);
+        let _ = encode_registry(&mut text, &registry);
+        let _ = encode_eof(&mut text);
+        Ok(text)
+    }
+
+    fn load(&self, registry: &mut Registry, load: &Load) {
+        let queued = PerPartition::default();
+        registry.register("patra_ingest_tasks_queued", "Tasks that wait", queued.clone());
+        let held = PerPartition::default();
+        registry.register("patra_ingest_executor_concurrency", "Tasks at work, in any process", held.clone());
+        let oldest = PerPartition::default();
+        registry.register("patra_ingest_queue_oldest_seconds", "For how long the oldest task waits", oldest.clone());
+        // What this process has seen is shown at 0 when it is over, and does not just vanish.
+        let known: Vec<_> = lock(&self.known).iter().cloned().collect();
+        for partition in known.iter().map(Partition::of) {
+            for gauges in [&queued, &held, &oldest] {
+                drop(gauges.get_or_create(&partition));
+            }
+        }
+        for queue in &load.queues {
+            let partition = self.shown(&queue.partition);
+            queued.get_or_create(&partition).inc_by(whole(queue.queued));
+            held.get_or_create(&partition).inc_by(whole(queue.held));
+            let waits = queue.oldest.map_or(0, |oldest| whole(load.now.since(oldest).as_secs()));
+            let longest = oldest.get_or_create(&partition);
+            longest.set(longest.get().max(waits));
+        }
+        let limit: Gauge = Gauge::default();
+        limit.set(i64::from(planner::Options::new("").inventory));
+        registry.register("patra_ingest_tasks_queued_limit", "Queued tasks of a partition that stop planning", limit);
+        let lag = Family::<Namespace, Gauge>::default();
+        registry.register("patra_ingest_cursor_lag_seconds", "How far the last namespace is behind now", lag.clone());
+        for reached in &load.reached {
+            let partition = self.shown(&reached.partition);
+            let behind = lag.get_or_create(&Namespace { partition, ns: reached.scope.as_str() }).clone();
+            behind.set(behind.get().max(whole(load.now.since(reached.instant).as_secs())));
+        }
+        let scheduled = PerPartition::default();
+        registry.register("patra_ingest_scheduled", "Whether a schedule fires it", scheduled.clone());
+        for who in &load.scheduled {
+            scheduled.get_or_create(&self.shown(who)).set(1);
+        }
+    }
+
+    /// As this process heard last.
+    fn budgets(&self, registry: &mut Registry) {
+        let remaining = PerPartition::default();
+        registry.register(
+            "patra_ingest_budget_remaining",
+            "Requests that the tightest quota still allows",
+            remaining.clone(),
+        );
+        let limit = PerPartition::default();
+        registry.register("patra_ingest_budget_limit", "Requests that the tightest quota allows", limit.clone());
+        let rate = Family::<Partition, Gauge<f64, AtomicU64>>::default();
+        registry.register("patra_ingest_qps_effective", "Requests a second that the gate lets through", rate.clone());
+        for (who, view) in self.gate.views() {
+            let partition = self.shown(&who);
+            rate.get_or_create(&partition).set(view.rate);
+            let Some(budget) = view.budget() else { continue };
+            remaining.get_or_create(&partition).set(whole(budget.remaining));
+            if let Some(most) = budget.limit {
+                limit.get_or_create(&partition).set(whole(most));
+            }
+        }
+    }
+}
+
+/// The alerts of CRAWL and TWEET, and what they are judged by.
+async fn crawls(registry: &mut Registry, store: &dyn Store) -> Result<(), TxError> {
+    let firing = Family::<Alert, Gauge>::default();
+    registry.register("patra_alert_firing", "Whether an alert is firing", firing.clone());
+    for view in store.alerts().await? {
+        let labels = Alert { alert: view.alert, subject: view.subject, level: view.level.as_str() };
+        firing.get_or_create(&labels).set(view.state.firing.into());
+    }
+    let by_status = Family::<Cookies, Gauge>::default();
+    registry.register("patra_cookies", "Cookies by platform and status", by_status.clone());
+    let (cookies, now) = store.cookies(None).await?;
+    for cookie in cookies {
+        let labels = |status: CookieStatus| Cookies { platform: cookie.platform.clone(), status: status.as_str() };
+        for status in CookieStatus::ALL {
+            drop(by_status.get_or_create(&labels(*status)));
+        }
+        by_status.get_or_create(&labels(cookie.wear.rested(now).status)).inc();
+    }
+    let recent = Family::<Crawls, Gauge>::default();
+    registry.register("patra_crawl_requests_recent", "Crawl requests of the last ten minutes", recent.clone());
+    for crawled in store.crawled().await? {
+        for (outcome, count) in [("succeeded", crawled.succeeded), ("failed", crawled.failed)] {
+            recent.get_or_create(&Crawls { platform: crawled.platform.clone(), outcome }).set(whole(count));
+        }
+    }
+    let pending: Gauge = Gauge::default();
+    pending.set(whole(store.backlog().await?));
+    registry.register("patra_crawl_candidates_pending", "Notes that wait to be fetched", pending);
+    Ok(())
+}
+
+fn whole(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

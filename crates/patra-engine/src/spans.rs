@@ -1,0 +1,146 @@
+//! The spans that logs and traces share (ING-14.2, ING-14.6). Whoever logs inside one says where it comes from; a trace is made of
+//! the same spans. They are of the highest level, so that no filter for lines takes away where a line comes from.
+//!
+//! ```text
+//! PlannerTrigger ─► CompileSpec ─► Slice …
+//! ExecutorTrigger ─► PickTask ─► Run ─► Batch ─► HTTP Call
+//! ```
+
+use std::time::Duration;
+
+use tracing::field::Empty;
+use tracing::{Span, error_span};
+
+use patra_core::hash::sha256_hex;
+use patra_core::paging::Position;
+use patra_core::protocol::run::{Ended, Fetch, Outcome, Page, Refusal};
+use patra_core::tx::{BatchCommitted, Lease, RunStarted, SavePlan, TriggerTaken};
+
+/// One trigger, from when it is taken to when it is planned or put off.
+pub(crate) fn trigger(taken: &TriggerTaken) -> Span {
+    error_span!(
+        "PlannerTrigger",
+        schedule_instance_id = taken.instance.0,
+        source = taken.provenance_code,
+        endpoint = taken.endpoint_name,
+        op = taken.operation.as_str(),
+        priority = taken.priority,
+    )
+}
+
+pub(crate) fn compile() -> Span {
+    error_span!("CompileSpec")
+}
+
+/// One for each slice, where they are cut.
+pub(crate) fn slices(compiled: &Span, plan: &SavePlan) {
+    for slice in &plan.slices {
+        let _ = error_span!(
+            parent: compiled,
+            "Slice",
+            slice_signature_hash = slice.signature,
+            expr_hash = slice.expr_hash,
+        );
+    }
+}
+
+/// A look at the queue that has found something.
+pub(crate) fn claimed(tasks: usize) -> Span {
+    error_span!("ExecutorTrigger", tasks)
+}
+
+pub(crate) fn picked(claimed: &Span, lease: &Lease, waited: Duration) -> Span {
+    error_span!(
+        parent: claimed,
+        "PickTask",
+        task_id = lease.task.0,
+        attempts = lease.attempts,
+        queue_wait_ms = waited.as_millis() as u64,
+    )
+}
+
+/// The lineage and the fingerprints; what is not known yet comes with [`started`].
+pub(crate) fn run(lease: &Lease) -> Span {
+    error_span!(
+        "Run",
+        schedule_instance_id = lease.lineage.instance.0,
+        plan_id = lease.lineage.plan.0,
+        slice_id = lease.lineage.slice.0,
+        task_id = lease.task.0,
+        run_id = Empty,
+        source = lease.provenance_code,
+        endpoint = lease.endpoint_name,
+        op = lease.operation.as_str(),
+        priority = lease.priority,
+        spec_fingerprint = Empty,
+        expr_proto_hash = Empty,
+        expr_hash = lease.expr_hash,
+        slice_signature_hash = Empty,
+        status = Empty,
+        error.level = Empty,
+    )
+}
+
+pub(crate) fn started(run: &Span, started: &RunStarted) {
+    let RunStarted::Go { run: id, snapshot_hash, slice_signature_hash, .. } = started else { return };
+    run.record("run_id", id.0);
+    // A snapshot holds the prototype of its expressions: one hash stands for both.
+    run.record("spec_fingerprint", snapshot_hash.as_str());
+    run.record("expr_proto_hash", snapshot_hash.as_str());
+    run.record("slice_signature_hash", slice_signature_hash.as_str());
+}
+
+pub(crate) fn ended(run: &Span, ended: &Ended) {
+    let Outcome::Closed(status, fault) = &ended.outcome else { return };
+    run.record("status", status.as_str());
+    if let Some(fault) = fault {
+        run.record("error.level", fault.level.as_str());
+    }
+}
+
+/// One page, from its first request to its commit.
+pub(crate) fn batch(fetch: &Fetch) -> Span {
+    let (page, token) = place(&fetch.position);
+    error_span!(
+        "Batch",
+        batch_no = fetch.batch_no,
+        batch_id = Empty,
+        correlation_id = fetch.correlation(),
+        page,
+        token,
+        hasNext = Empty,
+        status = Empty,
+    )
+}
+
+pub(crate) fn committed(batch: &Span, done: &BatchCommitted) {
+    batch.record("batch_id", done.batch.0);
+    batch.record("hasNext", done.stats.has_next);
+    batch.record("status", "SUCCEEDED");
+}
+
+/// One exchange with the far side.
+pub(crate) fn exchange(batch: &Span) -> Span {
+    error_span!(parent: batch, "HTTP Call", otel.kind = "client", http.status = Empty, error.level = Empty)
+}
+
+pub(crate) fn answered(exchange: &Span, answer: Result<&Page, &Refusal>) {
+    let evidence = answer.map_or_else(|refusal| &refusal.evidence, |page| &page.evidence);
+    if evidence.status > 0 {
+        exchange.record("http.status", evidence.status);
+    }
+    if let Err(refusal) = answer {
+        exchange.record("error.level", refusal.fault.level.as_str());
+    }
+}
+
+/// A token may let its holder in: only what it can be compared by is shown.
+fn place(position: &Position) -> (Option<u64>, Option<String>) {
+    match position {
+        Position::Offset(page) | Position::Page(page) => (Some(*page), None),
+        Position::Ids { at, .. } => place(at),
+        Position::Token(_) | Position::Url(_) | Position::Time | Position::Keys { .. } => {
+            (None, position.token_key().map(|token| sha256_hex(token.as_bytes())[..16].to_owned()))
+        }
+    }
+}

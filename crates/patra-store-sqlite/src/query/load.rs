@@ -1,0 +1,65 @@
+//! What waits, what is at work, and how far cursors have come.
+
+use std::collections::BTreeMap;
+
+use patra_core::Ts;
+use patra_core::port::load::{FORGOTTEN, Load, Queue, Reached};
+use patra_core::tx::Inventory;
+use rusqlite::{Connection, Row, params};
+
+use super::all;
+use crate::error::Result;
+use crate::exec::COUNT_HELD;
+use crate::sql::{count, time, word};
+
+// In the order of the index, which holds what waits and nothing else.
+pub(crate) const COUNT_QUEUED: &str = "
+SELECT provenance_code, endpoint_name, operation_code, count(*), min(scheduled_at)
+FROM ing_task INDEXED BY idx_task_pick
+WHERE status_code = 'QUEUED' AND source_id IS NULL
+GROUP BY provenance_code, endpoint_name, operation_code";
+
+pub(crate) const COUNT_POLLS: &str = "
+SELECT provenance_code, endpoint_name, operation_code, count(*), min(scheduled_at)
+FROM ing_task INDEXED BY idx_task_poll
+WHERE status_code = 'QUEUED' AND source_id IS NOT NULL
+GROUP BY provenance_code, endpoint_name, operation_code";
+
+pub(crate) const READ_REACHED: &str = "
+SELECT provenance_code, endpoint_name, operation_code, namespace_scope_code,
+  min(coalesce(normalized_instant, origin_instant))
+FROM ing_cursor INDEXED BY idx_cursor_moved
+WHERE direction_code = 'FORWARD' AND updated_at >= ?1 AND origin_instant IS NOT NULL
+GROUP BY provenance_code, endpoint_name, operation_code, namespace_scope_code";
+
+const READ_SCHEDULED: &str = "SELECT DISTINCT provenance_code, endpoint_name, operation_code FROM reg_schedule";
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] = &[COUNT_QUEUED, COUNT_POLLS, READ_REACHED, READ_SCHEDULED];
+
+pub(super) fn read(db: &Connection, now: Ts) -> Result<Load> {
+    let mut queues: BTreeMap<Inventory, Queue> = BTreeMap::new();
+    let mut queue = |row: &Row<'_>| -> rusqlite::Result<_> {
+        let partition = read_partition(row)?;
+        Ok((partition, count(row, 3)?, time(row, 4)?))
+    };
+    for statement in [COUNT_QUEUED, COUNT_POLLS] {
+        for (partition, queued, oldest) in all(db, statement, params![], &mut queue)? {
+            let known = queues.entry(partition.clone()).or_insert_with(|| Queue::new(partition));
+            known.add_queued(queued, oldest);
+        }
+    }
+    for (partition, held) in all(db, COUNT_HELD, params![], |row| Ok((read_partition(row)?, count(row, 3)?)))? {
+        queues.entry(partition.clone()).or_insert_with(|| Queue::new(partition)).held = held;
+    }
+    let moved_since = (now - FORGOTTEN).micros();
+    let reached = all(db, READ_REACHED, params![moved_since], |row| {
+        Ok(Reached { partition: read_partition(row)?, scope: word(row, 3)?, instant: time(row, 4)? })
+    })?;
+    let scheduled = all(db, READ_SCHEDULED, params![], read_partition)?;
+    Ok(Load { now, queues: queues.into_values().collect(), reached, scheduled }.sorted())
+}
+
+fn read_partition(row: &Row<'_>) -> rusqlite::Result<Inventory> {
+    Ok(Inventory { provenance_code: row.get(0)?, endpoint_name: row.get(1)?, operation: word(row, 2)? })
+}

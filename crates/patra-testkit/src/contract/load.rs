@@ -1,0 +1,71 @@
+//! What gauges are made of.
+
+use std::time::Duration;
+
+use patra_core::Ts;
+use patra_core::cursor::Scope;
+use patra_core::port::load::{FORGOTTEN, Load, Reached};
+use patra_core::state::Operation;
+use patra_core::tx::{AdvanceCursor, Inventory, RunEnd};
+
+use super::{Fixture, make};
+
+fn partition(operation: Operation) -> Inventory {
+    Inventory { provenance_code: make::PROVENANCE.into(), endpoint_name: make::ENDPOINT.into(), operation }
+}
+
+impl Fixture {
+    async fn load(&self) -> Load {
+        self.subject.store.load().await.expect("the load")
+    }
+}
+
+// covers: ING-14.4-05
+pub(super) async fn what_waits_and_what_is_held_is_counted_by_partition(fx: Fixture) {
+    let nothing = fx.load().await;
+    assert_eq!((&nothing.queues, &nothing.reached, &nothing.scheduled), (&vec![], &vec![], &vec![]));
+    let before = nothing.now;
+    fx.plan("a", &make::windows(0, 3)).await;
+    fx.plan_of("b", Operation::Backfill, &make::windows(0, 1)).await;
+    let held = fx.next().await;
+    let load = fx.load().await;
+    let counts: Vec<_> =
+        load.queues.iter().map(|queue| (queue.partition.operation, queue.queued, queue.held)).collect();
+    assert_eq!(counts, [(Operation::Harvest, 2, 1), (Operation::Backfill, 1, 0)]);
+    let oldest = load.queues[0].oldest.expect("a time");
+    assert!(oldest >= before && oldest <= load.now, "{oldest:?}");
+    assert_eq!((held.scheduled_at, held.priority), (oldest, 100), "what a lease says of its place in the queue");
+    fx.finish(&held, RunEnd::Succeeded).await;
+    for lease in fx.claim(3).await {
+        fx.finish(&lease, RunEnd::Succeeded).await;
+    }
+    assert_eq!(fx.load().await.queues, []);
+}
+
+// covers: ING-14.4-06
+pub(super) async fn how_far_cursors_have_come_is_told_until_they_are_forgotten(fx: Fixture) {
+    let cursor = fx.plan("a", &make::windows(100, 2)).await.cursor;
+    fx.plan_of("b", Operation::Backfill, &make::windows(0, 1)).await;
+    let reached =
+        |secs| [Reached { partition: partition(Operation::Harvest), scope: Scope::Expr, instant: Ts::from_secs(secs) }];
+    let began = fx.load().await.reached;
+    assert_eq!(began.len(), 1, "one that moves into the past is behind nothing: {began:?}");
+    let lease = fx.next().await;
+    fx.finish(&lease, RunEnd::Succeeded).await;
+    let advance = fx.advance(cursor).await;
+    let to = advance.target.expect("an event");
+    assert!(fx.ok(AdvanceCursor { cursor, to, version: advance.version }).await.moved);
+    assert_eq!(fx.load().await.reached, reached(110));
+    if !fx.subject.is_real() {
+        fx.pass(FORGOTTEN).await;
+        assert_eq!(fx.load().await.reached, reached(110));
+        fx.pass(Duration::from_secs(1)).await;
+        assert_eq!(fx.load().await.reached, []);
+    }
+}
+
+// covers: ING-14.8-02
+pub(super) async fn partitions_with_a_schedule_are_named(fx: Fixture) {
+    fx.ok(make::provenance("h", &[(make::ENDPOINT, Some(make::LONG)), ("other", None)])).await;
+    assert_eq!(fx.load().await.scheduled, [partition(Operation::Harvest)]);
+}

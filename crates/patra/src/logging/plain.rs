@@ -1,0 +1,44 @@
+//! A line for people: time, level, what happened. The spans around it would be longer than all of that.
+
+use std::fmt;
+
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::FmtContext;
+use tracing_subscriber::fmt::format::{DefaultFields, FormatEvent, FormatFields as _, Writer};
+use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
+use tracing_subscriber::registry::LookupSpan;
+
+pub(super) struct Line;
+
+impl<S> FormatEvent<S, DefaultFields> for Line
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, DefaultFields>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let level = *event.metadata().level();
+        let (dim, colour, plain) = match writer.has_ansi_escapes() {
+            true => ("\x1b[2m", colour(level), "\x1b[0m"),
+            false => ("", "", ""),
+        };
+        write!(writer, "{dim}")?;
+        SystemTime.format_time(&mut writer)?;
+        write!(writer, "{plain} {colour}{level:>5}{plain} ")?;
+        context.field_format().format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
+    }
+}
+
+fn colour(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "\x1b[31m",
+        Level::WARN => "\x1b[33m",
+        Level::INFO => "\x1b[32m",
+        Level::DEBUG => "\x1b[34m",
+        Level::TRACE => "\x1b[35m",
+    }
+}

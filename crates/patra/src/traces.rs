@@ -1,0 +1,73 @@
+//! Traces, for whom `OTEL_EXPORTER_OTLP_ENDPOINT` names: OTLP as protobuf over HTTP. Without it nothing is taken.
+//!
+//! Only the engine's own spans leave, with the fields that it gave them: lines of the log stay here, where they are masked.
+
+use opentelemetry::KeyValue;
+use opentelemetry::trace::{TraceContextExt as _, TracerProvider as _};
+use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use tracing::{Span, Subscriber};
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::Layer;
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::error::Error;
+
+/// Whose spans are sent.
+const SPANS: &str = "patra_engine::spans";
+
+/// Sends what is left when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Traces {
+    provider: SdkTracerProvider,
+}
+
+/// `None` where nobody wants any. To be called outside of the runtime: the exporter has a thread and a client of its own, so that
+/// spans leave also while the runtime ends.
+pub(crate) fn start() -> Result<Option<Traces>, Error> {
+    let names = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
+    if !names.iter().any(|name| std::env::var_os(name).is_some_and(|endpoint| !endpoint.is_empty())) {
+        return Ok(None);
+    }
+    patra_http::install_crypto();
+    let exporter = SpanExporter::builder().with_http().with_protocol(Protocol::HttpBinary).build();
+    let exporter = exporter.map_err(|error| {
+        Error::configuration(format!("traces cannot be sent: {error}"))
+            .hint("OTEL_EXPORTER_OTLP_ENDPOINT is a URL such as http://127.0.0.1:4318")
+    })?;
+    let service = [KeyValue::new("service.name", "patra"), KeyValue::new("service.version", env!("CARGO_PKG_VERSION"))];
+    let provider = SdkTracerProvider::builder()
+        .with_resource(Resource::builder().with_attributes(service).build())
+        .with_batch_exporter(exporter)
+        .build();
+    Ok(Some(Traces { provider }))
+}
+
+impl Traces {
+    pub(crate) fn layer<S>(&self) -> impl Layer<S> + use<S>
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let tracer = self.provider.tracer("patra");
+        let layer = tracing_opentelemetry::layer().with_tracer(tracer).with_location(false).with_threads(false);
+        layer.with_filter(filter_fn(|metadata| metadata.is_span() && metadata.target() == SPANS))
+    }
+}
+
+impl Drop for Traces {
+    fn drop(&mut self) {
+        if let Err(error) = self.provider.shutdown() {
+            tracing::warn!(error = %error, "the last traces could not be sent");
+        }
+    }
+}
+
+/// The header `traceparent` for what is done in the span at hand; nothing where no traces are taken.
+pub(crate) fn context() -> Option<String> {
+    let context = Span::current().context();
+    let span = context.span().span_context().clone();
+    let header = || format!("00-{}-{}-{:02x}", span.trace_id(), span.span_id(), span.trace_flags().to_u8());
+    span.is_valid().then(header)
+}

@@ -1,0 +1,103 @@
+//! What an operator sees from outside: metrics, and the alerts and pictures that are made of them.
+
+#![expect(clippy::disallowed_methods, reason = "the real program and a real Prometheus run beside the test")]
+
+mod prometheus;
+mod traces;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use patra_upstream::Script;
+
+use crate::cli::{both, far_side};
+use crate::collector::Running;
+use crate::support::{Place, http, manifest};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// `patra serve`, and where its metrics are.
+fn serve(place: &Place) -> (Running, String) {
+    let args = ["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--no-collector"];
+    let running = Running::start(place, &args, &[]);
+    let log = running.wait_for("serving; press Ctrl-C");
+    let line = log.lines().find(|line| line.contains("metrics can be scraped")).unwrap();
+    let address = line.split("address=").nth(1).unwrap().trim().to_owned();
+    (running, address)
+}
+
+// covers: ING-14.4-01, ING-14.4-05, ING-14.4-06, ING-14.4-07, MAP-R-15
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_can_be_scraped_without_a_key_where_nothing_else_is() {
+    let server = far_side(300, Script::default());
+    both(|place| {
+        place.apply(&manifest(server.base_url()));
+        assert!(place.run(&["run", "far", "records", "--to", "2024-01-01T05:00:00Z"]).status.success());
+        assert!(place.run(&["run", "far", "records", "--to", "2024-01-02T05:00:00Z", "--no-wait"]).status.success());
+        let (_serving, address) = serve(place);
+        let scrape = || match http(&format!("http://{address}/metrics"), None, None) {
+            (200, text) => text.as_str().unwrap().to_owned(),
+            (status, answer) => panic!("{status}: {answer}"),
+        };
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        let partition = r#"source="far",endpoint="records",op="HARVEST""#;
+        let done = format!("patra_ingest_task_runs_total{{{partition},status=\"SUCCEEDED\"}} 4\n");
+        while !scrape().contains(&done) {
+            assert!(std::time::Instant::now() < until, "{}", scrape());
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        let text = scrape();
+        for sample in [
+            format!("patra_ingest_tasks_queued{{{partition}}} 0\n"),
+            format!("patra_ingest_executor_concurrency{{{partition}}} 0\n"),
+            format!("patra_ingest_cursor_lag_seconds{{{partition},ns=\"EXPR\"}} "),
+            format!("patra_ingest_qps_effective{{{partition}}} 10000.0\n"),
+            r#"patra_ingest_claims_total{outcome="success"} "#.to_owned(),
+            r#"patra_ingest_cursor_advance_events_total{direction="FORWARD"} "#.to_owned(),
+            format!("patra_ingest_http_latency_ms_bucket{{le=\"+Inf\",{partition}}} "),
+        ] {
+            assert!(text.contains(&sample), "{sample} is not in\n{text}");
+        }
+        assert_eq!(http(&format!("http://{address}/api/v1/items"), None, None).0, 404);
+    });
+}
+
+/// The names of metrics in a text, as they are registered.
+fn names(text: &str) -> BTreeSet<String> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    let named = words.filter(|word| word.starts_with("patra_"));
+    let suffixes = ["_total", "_bucket", "_sum", "_count"];
+    named.map(|name| suffixes.iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name).to_owned()).collect()
+}
+
+// covers: ING-14.7-05
+#[test]
+fn alerts_and_pictures_use_only_metrics_that_exist() {
+    let sources = ["crates/patra-engine/src/metrics.rs", "crates/patra-engine/src/metrics/text.rs"].map(read).concat();
+    for file in ["deploy/prometheus/rules.yml", "tests/prometheus/rules_test.yml", "deploy/grafana/patra.json"] {
+        let named = names(&read(file));
+        assert!(named.len() > 10, "{file}: {named:?}");
+        for name in named {
+            assert!(sources.contains(&format!("\"{name}\"")), "{file}: there is no {name}");
+        }
+    }
+}
+
+// covers: ING-14.8-01, ING-14.8-06, ING-12.6-03, ING-12.6-04
+#[test]
+fn every_alert_is_tested_and_explained() {
+    let (rules, tests, handbook) =
+        (read("deploy/prometheus/rules.yml"), read("tests/prometheus/rules_test.yml"), read("docs/observability.md"));
+    let alerts: Vec<_> = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert!(alerts.len() > 20, "{alerts:?}");
+    for alert in alerts {
+        assert!(tests.contains(&format!("alertname: {alert}\n")), "{alert} has no test");
+        assert!(handbook.contains(&format!("`{alert}`")), "{alert} is not in docs/observability.md");
+    }
+}

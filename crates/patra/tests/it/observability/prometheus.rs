@@ -1,0 +1,174 @@
+//! The shipped rules in a real Prometheus, which scrapes a real Patra, which collects from far sides in trouble.
+
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use patra_upstream::{Script, Server, When};
+use serde_json::Value;
+
+use super::{read, serve};
+use crate::cli::far_side;
+use crate::support::Place;
+
+/// Minutes become seconds, and what may lag for half an hour may lag for a moment. Nothing else is changed.
+fn hurried(rules: &str) -> String {
+    let mut text = rules.to_owned();
+    for (slow, quick) in [
+        ("[5m]", "[10s]"),
+        ("[10m]", "[10s]"),
+        ("[30m]", "[5s]"),
+        ("offset 5m", "offset 5s"),
+        ("offset 30m", "offset 5s"),
+        ("for: 30s", "for: 2s"),
+        ("for: 1m", "for: 2s"),
+        ("for: 5m", "for: 2s"),
+        ("for: 10m", "for: 2s"),
+        ("for: 30m", "for: 5s"),
+        ("> 1800", "> 20"),
+    ] {
+        text = text.replace(slow, quick);
+    }
+    text
+}
+
+struct Prometheus {
+    child: Child,
+    address: String,
+}
+
+impl Prometheus {
+    fn start(place: &Place, scraped: &str) -> Prometheus {
+        place.file("rules.yml", &hurried(&read("deploy/prometheus/rules.yml")));
+        let shipped = read("deploy/prometheus/prometheus.yml");
+        let config = shipped.replace("127.0.0.1:9464", scraped).replace("15s", "1s");
+        assert!(config.contains(scraped), "the shipped file names another port");
+        let config = place.file("prometheus.yml", &config);
+        // Free a moment ago.
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let child = Command::new("prometheus")
+            .arg(format!("--config.file={config}"))
+            .arg(format!("--storage.tsdb.path={}", place.folder.path().join("tsdb").display()))
+            .arg(format!("--web.listen-address={address}"))
+            .stderr(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("prometheus: tests/prometheus/run installs it");
+        Prometheus { child, address }
+    }
+
+    /// The alerts that fire now, as `name source`.
+    fn firing(&self) -> BTreeSet<String> {
+        let Some(answer) = get(&self.address, "/api/v1/alerts") else { return BTreeSet::new() };
+        let alerts = answer["data"]["alerts"].as_array().cloned().unwrap_or_default();
+        let firing = alerts.iter().filter(|alert| alert["state"] == "firing");
+        firing
+            .map(|alert| {
+                let label = |name: &str| alert["labels"][name].as_str().unwrap_or_default().to_owned();
+                format!("{} {}", label("alertname"), label("source")).trim_end().to_owned()
+            })
+            .collect()
+    }
+
+    fn wait_for(&self, wanted: &[&str]) {
+        let (until, mut seen) = (Instant::now() + Duration::from_secs(120), BTreeSet::new());
+        loop {
+            seen.extend(self.firing());
+            let missing: Vec<_> = wanted.iter().filter(|name| !seen.contains(**name)).collect();
+            if missing.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < until, "{missing:?} did not fire, only {seen:?}");
+            std::thread::sleep(Duration::from_millis(300));
+        }
+    }
+
+    fn wait_until_silent(&self, alert: &str) {
+        let until = Instant::now() + Duration::from_secs(120);
+        while self.firing().contains(alert) {
+            assert!(Instant::now() < until, "{alert} still fires");
+            std::thread::sleep(Duration::from_millis(300));
+        }
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `None` while nobody listens.
+fn get(address: &str, path: &str) -> Option<Value> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
+}
+
+/// A source that is asked every second, with settings of its own.
+fn source(code: &str, server: &Server, settings: &str) -> String {
+    format!(
+        r#"
+provenance: {code}
+allow_http: true
+endpoints:
+  records:
+    http: {{ base_url: "{}", path: /offset }}
+    query: {{ offset: "${{ page.offset }}", limit: "${{ page.size }}", from: "${{ window.from | iso }}", to: "${{ window.to | iso }}" }}
+    pagination: {{ type: offset, page_size: 50 }}
+    window: {{ supports_updated_since: true, watermark_key: updated_at, safety_lag: PT0S, max_window: P5000D, initial: "2024-01-01" }}
+    retry: {{ min_delay: PT0.1S, max_delay: PT0.2S, max_attempts: 3 }}
+    schedule: {{ every: PT1S }}
+    health: {{ circuit_open: PT1S }}
+    response: {{ items_path: "$.items", id_path: "$.id", updated_at_path: "$.updated_at" }}
+{settings}
+"#,
+        server.base_url()
+    )
+}
+
+// covers: ING-14.8-01, ING-14.8-02, ING-14.8-03, ING-14.8-04, ING-14.8-05, ING-14.8-06, ING-4.10-35, ING-12.0-01
+// covers: ING-12.6-01, ING-12.6-02, ING-12.6-03, ING-12.6-04, ING-DOD-26, ING-DOD-27
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Prometheus: tests/prometheus/run installs it and runs this"]
+async fn far_sides_in_trouble_set_off_the_alerts_and_their_recovery_ends_them() {
+    let place = Place::sqlite();
+    let locked = far_side(50, Script { require_header: Some(("x-key".into(), "k".into())), ..Script::default() });
+    let broken = far_side(50, Script { e500: When::every(1), ..Script::default() });
+    let strict = far_side(50, Script { e429: When::every(2), ..Script::default() });
+    // More pages than its quota lets be read.
+    let fine = far_side(500, Script::default());
+    let fast = "    rate_limit: { refill_rate_per_sec: 1000, burst: 100 }";
+    let few = "    rate_limit: { refill_rate_per_sec: 1000, burst: 100, quota_hourly: 3 }";
+    for manifest in [
+        source("locked", &locked, fast),
+        source("broken", &broken, fast),
+        source("strict", &strict, fast),
+        source("few", &fine, few),
+    ] {
+        place.apply(&manifest);
+    }
+    let (_serving, address) = serve(&place);
+    let prometheus = Prometheus::start(&place, &address);
+    prometheus.wait_for(&[
+        "PatraFatal locked",
+        "PatraErrors broken",
+        "PatraConsecutiveFailures broken",
+        "PatraCursorStalled broken",
+        "PatraCursorStill broken",
+        "PatraThrottled strict",
+        "PatraPlanNotConsumed locked",
+        "PatraBudgetNear few",
+        "PatraHardQuota few",
+        "PatraSelfHealing",
+    ]);
+    // The far side is mended: the cursor catches up, and nobody has to do anything.
+    broken.script().set(Script::default());
+    prometheus.wait_until_silent("PatraConsecutiveFailures broken");
+    prometheus.wait_until_silent("PatraCursorStalled broken");
+}
