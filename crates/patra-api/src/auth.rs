@@ -16,7 +16,7 @@ use crate::key;
 use crate::request_id::RequestId;
 
 /// Names the project that a request is about; the query may do so too.
-const PROJECT_HEADER: &str = "x-project-key";
+pub(crate) const PROJECT_HEADER: &str = "x-project-key";
 const PROJECT_QUERY: &str = "project_key";
 
 /// The public part of the key that asks, for what is put on record. An extension of the request, as the scope is.

@@ -8,6 +8,7 @@ mod auth;
 mod envelope;
 pub mod key;
 mod limiter;
+mod openapi;
 mod request_id;
 mod routes;
 mod serve;

@@ -2,8 +2,11 @@
 //! a message.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+use crate::state::UnknownWord;
 
 /// How bad, and so what happens next (ING-12.1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -19,6 +22,8 @@ pub enum Level {
 }
 
 impl Level {
+    pub const ALL: &[Level] = &[Level::L1, Level::L2, Level::L3, Level::L4];
+
     pub fn as_str(self) -> &'static str {
         match self {
             Level::L1 => "L1",
@@ -26,6 +31,14 @@ impl Level {
             Level::L3 => "L3",
             Level::L4 => "L4",
         }
+    }
+}
+
+impl FromStr for Level {
+    type Err = UnknownWord;
+    fn from_str(text: &str) -> Result<Level, UnknownWord> {
+        let found = Level::ALL.iter().copied().find(|level| level.as_str() == text);
+        found.ok_or_else(|| UnknownWord { kind: "level", word: text.to_owned() })
     }
 }
 
@@ -68,6 +81,14 @@ codes! {
     ConfigError = "CONFIG_ERROR",
     InternalError = "INTERNAL_ERROR",
     NotConfigured = "NOT_CONFIGURED",
+}
+
+impl FromStr for Code {
+    type Err = UnknownWord;
+    fn from_str(text: &str) -> Result<Code, UnknownWord> {
+        let found = Code::ALL.iter().copied().find(|code| code.as_str() == text);
+        found.ok_or_else(|| UnknownWord { kind: "error code", word: text.to_owned() })
+    }
 }
 
 impl fmt::Display for Code {

@@ -1,6 +1,7 @@
 //! The ports: what the engine needs from the outside. Object-safe, batch-shaped, commands apart from queries, so that a
 //! door that must only read is given nothing that can write.
 
+pub mod board;
 pub mod crawl;
 pub mod credential;
 pub mod notifier;
@@ -19,6 +20,7 @@ use std::pin::Pin;
 use crate::time::Ts;
 use crate::tx::{Done, Operation, Tx, TxError};
 
+pub use board::Boards;
 pub use crawl::Crawls;
 pub use credential::Credentials;
 pub use notifier::Notifier;
@@ -63,9 +65,9 @@ pub trait Commands: fmt::Debug + Send + Sync {
 }
 
 /// Both sides of one store, and the way to what it keeps sealed.
-pub trait Store: Commands + Queries + Credentials + Sources + Crawls + Pool {}
+pub trait Store: Commands + Queries + Credentials + Sources + Crawls + Pool + Boards {}
 
-impl<T: Commands + Queries + Credentials + Sources + Crawls + Pool> Store for T {}
+impl<T: Commands + Queries + Credentials + Sources + Crawls + Pool + Boards> Store for T {}
 
 /// Running one operation and getting back its own kind of answer.
 pub trait CommandsExt: Commands {

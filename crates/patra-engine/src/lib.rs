@@ -7,6 +7,7 @@
 mod archivist;
 pub mod ask;
 pub mod blackbox;
+pub mod board;
 mod collector;
 mod compile;
 mod crash;

@@ -14,6 +14,7 @@ use patra_spec::Overrides;
 
 use crate::registry::{self, Asked, Error};
 
+pub(crate) use waiting::closed;
 pub use waiting::{Wait, waits};
 
 /// Rows of a kind that one transaction of the archive moves: short, so that nobody waits for it (ING-13.8-02).

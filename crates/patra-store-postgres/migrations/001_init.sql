@@ -358,6 +358,10 @@ CREATE INDEX idx_task_cover_past ON ing_task (cursor_id, window_from, window_to,
   WHERE operation_code = 'BACKFILL';
 CREATE INDEX idx_task_cred ON ing_task (credential_id) WHERE credential_id IS NOT NULL;
 CREATE INDEX idx_task_src_op ON ing_task (provenance_code, operation_code, status_code, created_at);
+-- What boards count of the queue.
+CREATE INDEX idx_task_open ON ing_task
+  (provenance_code, endpoint_name, operation_code, project_key, status_code, scheduled_at, c_max)
+  WHERE status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING');
 CREATE INDEX idx_task_slice ON ing_task (slice_id);
 CREATE INDEX idx_task_plan ON ing_task (plan_id, status_code);
 CREATE INDEX idx_task_instance ON ing_task (schedule_instance_id, status_code);
@@ -474,6 +478,8 @@ CREATE TABLE ing_cursor (
 CREATE UNIQUE INDEX uk_cursor_ns ON ing_cursor
   (project_key, provenance_code, operation_code, cursor_key, namespace_scope_code, namespace_key);
 CREATE INDEX idx_cursor_time ON ing_cursor (provenance_code, operation_code, normalized_instant);
+-- Who lies furthest back.
+CREATE INDEX idx_cursor_lag ON ing_cursor (normalized_instant, id);
 CREATE INDEX idx_cursor_id ON ing_cursor (provenance_code, operation_code, normalized_numeric);
 
 CREATE TABLE ing_cursor_event (
@@ -736,6 +742,196 @@ CREATE TABLE item_quarantine (
 CREATE UNIQUE INDEX uk_quarantine_place ON item_quarantine (run_id, batch_no, item_index);
 CREATE INDEX idx_quarantine_key ON item_quarantine (project_key, provenance_code, endpoint_name, dedup_key)
   WHERE status_code = 'SIGNALLED';
+
+-- What became of the work, by the minute: boards are made of it, so that none of them reads the ledger (ING-13.6). The
+-- triggers below keep it, in the transaction that they count. Tasks that commit at once mostly write different shards.
+CREATE TABLE ing_minute (
+  minute timestamptz NOT NULL,
+  project_key text COLLATE "C" NOT NULL,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  operation_code text COLLATE "C" NOT NULL,
+  shard integer NOT NULL,
+  -- Runs that began, and how they ended.
+  picks bigint NOT NULL DEFAULT 0,
+  succeeded bigint NOT NULL DEFAULT 0,
+  partial bigint NOT NULL DEFAULT 0,
+  failed bigint NOT NULL DEFAULT 0,
+  -- Pages that were committed, and that could not be read.
+  batches bigint NOT NULL DEFAULT 0,
+  batches_failed bigint NOT NULL DEFAULT 0,
+  latency_ms bigint NOT NULL DEFAULT 0,
+  inserted bigint NOT NULL DEFAULT 0,
+  updated bigint NOT NULL DEFAULT 0,
+  skipped bigint NOT NULL DEFAULT 0,
+  rejected bigint NOT NULL DEFAULT 0,
+  late bigint NOT NULL DEFAULT 0,
+  retries bigint NOT NULL DEFAULT 0,
+  throttled bigint NOT NULL DEFAULT 0,
+  -- What the gate had to do with them.
+  permits bigint NOT NULL DEFAULT 0,
+  wait_ms bigint NOT NULL DEFAULT 0,
+  retry_after bigint NOT NULL DEFAULT 0,
+  demoted bigint NOT NULL DEFAULT 0,
+  quota_soft bigint NOT NULL DEFAULT 0,
+  quota_hard bigint NOT NULL DEFAULT 0,
+  -- What the program did about its own troubles.
+  qps_downshift bigint NOT NULL DEFAULT 0,
+  page_size_shrink bigint NOT NULL DEFAULT 0,
+  concurrency_down bigint NOT NULL DEFAULT 0,
+  circuit_open bigint NOT NULL DEFAULT 0,
+  resliced bigint NOT NULL DEFAULT 0,
+  PRIMARY KEY (minute, project_key, provenance_code, endpoint_name, operation_code, shard)
+) WITH (fillfactor = 50);
+
+-- Errors by kind, and where each was met last: a run that failed, or stopped short at a page that could not be read; a
+-- record that went to quarantine.
+CREATE TABLE ing_error_minute (
+  minute timestamptz NOT NULL,
+  project_key text COLLATE "C" NOT NULL,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  operation_code text COLLATE "C" NOT NULL,
+  level text COLLATE "C" NOT NULL,
+  error_code text COLLATE "C" NOT NULL,
+  shard integer NOT NULL,
+  errors bigint NOT NULL,
+  message text NOT NULL,
+  last_at timestamptz NOT NULL,
+  task_id bigint NOT NULL,
+  run_id bigint NOT NULL,
+  batch_no bigint,
+  PRIMARY KEY (minute, project_key, provenance_code, endpoint_name, operation_code, level, error_code, shard)
+) WITH (fillfactor = 50);
+
+-- Each statement counts its rows in the order of the key, what was done before what went wrong: two of them never wait for each
+-- other in a circle.
+CREATE FUNCTION count_batches() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO ing_minute AS m (minute, project_key, provenance_code, endpoint_name, operation_code, shard,
+    batches, batches_failed, latency_ms, inserted, updated, skipped, rejected, late, retries, throttled, permits,
+    wait_ms, retry_after, demoted, quota_soft, quota_hard, qps_downshift, page_size_shrink, concurrency_down,
+    circuit_open)
+  SELECT date_trunc('minute', b.created_at), t.project_key, t.provenance_code, t.endpoint_name, t.operation_code, t.id % 16,
+    count(*) FILTER (WHERE b.status_code = 'SUCCEEDED'), count(*) FILTER (WHERE b.status_code = 'FAILED'),
+    sum(b.latency_ms), sum(b.inserted), sum(b.updated), sum(b.skipped), sum(b.failed),
+    coalesce(sum((b.stats ->> 'late')::bigint), 0), sum(b.retries), sum(b.throttled),
+    coalesce(sum((b.stats -> 'rate' ->> 'permitsTotal')::bigint), 0),
+    coalesce(sum((b.stats -> 'rate' ->> 'waitTotalMs')::bigint), 0),
+    coalesce(sum((b.stats -> 'rate' ->> 'retryAfterHits')::bigint), 0),
+    coalesce(sum((b.stats -> 'rate' ->> 'demoteEvents')::bigint), 0),
+    coalesce(sum((b.stats -> 'rate' ->> 'quotaSoftHits')::bigint), 0),
+    coalesce(sum((b.stats -> 'rate' ->> 'quotaHardHits')::bigint), 0),
+    count(*) FILTER (WHERE (b.stats -> 'selfHealing' ->> 'qpsDownshift')::boolean),
+    count(*) FILTER (WHERE (b.stats -> 'selfHealing' ->> 'pageSizeShrink')::boolean),
+    count(*) FILTER (WHERE (b.stats -> 'selfHealing' ->> 'concurrencyDown')::boolean),
+    count(*) FILTER (WHERE (b.stats -> 'selfHealing' ->> 'circuitOpen')::boolean)
+  FROM counted b JOIN ing_task t ON t.id = b.task_id
+  GROUP BY 1, 2, 3, 4, 5, 6
+  ORDER BY 1, 2, 3, 4, 5, 6
+  ON CONFLICT (minute, project_key, provenance_code, endpoint_name, operation_code, shard) DO UPDATE
+  SET
+    batches = m.batches + excluded.batches, batches_failed = m.batches_failed + excluded.batches_failed,
+    latency_ms = m.latency_ms + excluded.latency_ms, inserted = m.inserted + excluded.inserted,
+    updated = m.updated + excluded.updated, skipped = m.skipped + excluded.skipped,
+    rejected = m.rejected + excluded.rejected, late = m.late + excluded.late, retries = m.retries + excluded.retries,
+    throttled = m.throttled + excluded.throttled, permits = m.permits + excluded.permits,
+    wait_ms = m.wait_ms + excluded.wait_ms, retry_after = m.retry_after + excluded.retry_after,
+    demoted = m.demoted + excluded.demoted, quota_soft = m.quota_soft + excluded.quota_soft,
+    quota_hard = m.quota_hard + excluded.quota_hard, qps_downshift = m.qps_downshift + excluded.qps_downshift,
+    page_size_shrink = m.page_size_shrink + excluded.page_size_shrink,
+    concurrency_down = m.concurrency_down + excluded.concurrency_down,
+    circuit_open = m.circuit_open + excluded.circuit_open;
+  RETURN NULL;
+END
+$$;
+CREATE TRIGGER trg_count_batches AFTER INSERT ON ing_task_run_batch
+REFERENCING NEW TABLE AS counted FOR EACH STATEMENT EXECUTE FUNCTION count_batches();
+
+CREATE FUNCTION count_picks() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO ing_minute AS m (minute, project_key, provenance_code, endpoint_name, operation_code, shard, picks)
+  SELECT date_trunc('minute', r.created_at), t.project_key, t.provenance_code, t.endpoint_name, t.operation_code, t.id % 16,
+    count(*)
+  FROM counted r JOIN ing_task t ON t.id = r.task_id
+  GROUP BY 1, 2, 3, 4, 5, 6
+  ORDER BY 1, 2, 3, 4, 5, 6
+  ON CONFLICT (minute, project_key, provenance_code, endpoint_name, operation_code, shard) DO UPDATE
+  SET picks = m.picks + excluded.picks;
+  RETURN NULL;
+END
+$$;
+CREATE TRIGGER trg_count_picks AFTER INSERT ON ing_task_run
+REFERENCING NEW TABLE AS counted FOR EACH STATEMENT EXECUTE FUNCTION count_picks();
+
+CREATE FUNCTION count_ends() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO ing_minute AS m (minute, project_key, provenance_code, endpoint_name, operation_code, shard, succeeded,
+    partial, failed)
+  SELECT date_trunc('minute', r.finished_at), t.project_key, t.provenance_code, t.endpoint_name, t.operation_code, t.id % 16,
+    count(*) FILTER (WHERE r.status_code = 'SUCCEEDED'), count(*) FILTER (WHERE r.status_code = 'PARTIAL'),
+    count(*) FILTER (WHERE r.status_code = 'FAILED')
+  FROM counted r JOIN before o ON o.id = r.id JOIN ing_task t ON t.id = r.task_id
+  WHERE o.finished_at IS NULL AND r.status_code IN ('SUCCEEDED', 'PARTIAL', 'FAILED')
+  GROUP BY 1, 2, 3, 4, 5, 6
+  ORDER BY 1, 2, 3, 4, 5, 6
+  ON CONFLICT (minute, project_key, provenance_code, endpoint_name, operation_code, shard) DO UPDATE
+  SET succeeded = m.succeeded + excluded.succeeded, partial = m.partial + excluded.partial, failed = m.failed + excluded.failed;
+  INSERT INTO ing_error_minute AS m (minute, project_key, provenance_code, endpoint_name, operation_code, level, error_code, shard,
+    errors, message, last_at, task_id, run_id, batch_no)
+  SELECT date_trunc('minute', r.finished_at), t.project_key, t.provenance_code, t.endpoint_name, t.operation_code,
+    r.error ->> 'level', r.error ->> 'code', t.id % 16, count(*), (array_agg(r.error ->> 'message' ORDER BY r.id DESC))[1],
+    max(r.finished_at), (array_agg(r.task_id ORDER BY r.id DESC))[1], max(r.id), (array_agg(b.batch_no ORDER BY r.id DESC))[1]
+  FROM counted r JOIN before o ON o.id = r.id JOIN ing_task t ON t.id = r.task_id
+  LEFT JOIN LATERAL (
+    SELECT batch_no FROM ing_task_run_batch WHERE run_id = r.id AND status_code = 'FAILED' ORDER BY batch_no DESC LIMIT 1
+  ) AS b ON true
+  WHERE o.finished_at IS NULL AND r.error IS NOT NULL
+    AND (r.status_code = 'FAILED' OR r.status_code = 'PARTIAL' AND b.batch_no IS NOT NULL)
+  GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
+  ORDER BY 1, 2, 3, 4, 5, 6, 7, 8
+  ON CONFLICT (minute, project_key, provenance_code, endpoint_name, operation_code, level, error_code, shard) DO UPDATE
+  SET errors = m.errors + excluded.errors, message = excluded.message, last_at = excluded.last_at,
+    task_id = excluded.task_id, run_id = excluded.run_id, batch_no = excluded.batch_no;
+  RETURN NULL;
+END
+$$;
+CREATE TRIGGER trg_count_ends AFTER UPDATE ON ing_task_run
+REFERENCING OLD TABLE AS before NEW TABLE AS counted FOR EACH STATEMENT EXECUTE FUNCTION count_ends();
+
+CREATE FUNCTION count_quarantine() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO ing_error_minute AS m (minute, project_key, provenance_code, endpoint_name, operation_code, level, error_code, shard,
+    errors, message, last_at, task_id, run_id, batch_no)
+  SELECT date_trunc('minute', q.created_at), t.project_key, t.provenance_code, t.endpoint_name, t.operation_code, 'L3',
+    q.error_code, t.id % 16, count(*), (array_agg(q.reason ORDER BY q.id DESC))[1], max(q.created_at),
+    (array_agg(q.task_id ORDER BY q.id DESC))[1], (array_agg(q.run_id ORDER BY q.id DESC))[1],
+    (array_agg(q.batch_no ORDER BY q.id DESC))[1]
+  FROM counted q JOIN ing_task t ON t.id = q.task_id
+  GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
+  ORDER BY 1, 2, 3, 4, 5, 6, 7, 8
+  ON CONFLICT (minute, project_key, provenance_code, endpoint_name, operation_code, level, error_code, shard) DO UPDATE
+  SET errors = m.errors + excluded.errors, message = excluded.message, last_at = excluded.last_at,
+    task_id = excluded.task_id, run_id = excluded.run_id, batch_no = excluded.batch_no;
+  RETURN NULL;
+END
+$$;
+CREATE TRIGGER trg_count_quarantine AFTER INSERT ON item_quarantine
+REFERENCING NEW TABLE AS counted FOR EACH STATEMENT EXECUTE FUNCTION count_quarantine();
+
+-- A task that is split while it is under way; one that is driven again has ended before.
+CREATE FUNCTION count_split() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO ing_minute AS m (minute, project_key, provenance_code, endpoint_name, operation_code, shard, resliced)
+  VALUES (date_trunc('minute', NEW.finished_at), NEW.project_key, NEW.provenance_code, NEW.endpoint_name, NEW.operation_code,
+    NEW.id % 16, 1)
+  ON CONFLICT (minute, project_key, provenance_code, endpoint_name, operation_code, shard) DO UPDATE
+  SET resliced = m.resliced + 1;
+  RETURN NULL;
+END
+$$;
+CREATE TRIGGER trg_count_split AFTER UPDATE OF replaced ON ing_task FOR EACH ROW
+WHEN (OLD.replaced = 0 AND NEW.replaced = 1 AND OLD.status_code = 'EXECUTING') EXECUTE FUNCTION count_split();
 
 -- Records that must be fetched again, and who says so.
 CREATE TABLE ing_signal (

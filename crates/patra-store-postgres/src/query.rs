@@ -1,5 +1,6 @@
 //! The query side. Each answer is one snapshot: one statement, or several in a transaction that sees one moment.
 
+pub(crate) mod board;
 pub(crate) mod crawl;
 pub(crate) mod credential;
 pub(crate) mod dictionary;

@@ -39,6 +39,7 @@ async fn every_statement_can_be_prepared() {
     let mut statements: Vec<String> = exec::statements()
         .iter()
         .chain(query::STATEMENTS)
+        .chain(query::board::STATEMENTS)
         .chain(query::crawl::STATEMENTS)
         .chain(query::credential::STATEMENTS)
         .chain(query::document::STATEMENTS)
@@ -129,6 +130,48 @@ async fn a_tick_reads_what_is_due_however_many_sources_there_are() {
     for plan in plans(&client, query::source::DUE, "500").await {
         assert!(plan.contains("Index Scan using idx_source_due") || plan.contains("Scan on idx_source_due"), "{plan}");
         assert!(!plan.contains("Seq Scan"), "{plan}");
+    }
+    drop_schema(&client, &schema).await;
+}
+
+// covers: ING-13.6-02
+#[tokio::test]
+async fn a_board_reads_what_it_shows_and_no_history() {
+    let Some((_store, client, schema)) = migrated().await else { return };
+    client
+        .batch_execute(
+            "INSERT INTO ing_task (schedule_instance_id, plan_id, slice_id, cursor_id, project_key, provenance_code,
+               endpoint_name, operation_code, params, expr_hash, idempotent_key, status_code, priority, scheduled_at,
+               created_at, finished_at, c_max)
+             SELECT 1, 1, n, 1, 'default', 'p' || n % 7, 'e', 'HARVEST', '{}', 'h', 'k' || n,
+               CASE WHEN n % 50 = 0 THEN 'QUEUED' ELSE 'SUCCEEDED' END, 100, now(), now(), now(), 8
+             FROM generate_series(1, 60000) n;
+             INSERT INTO ing_minute (minute, project_key, provenance_code, endpoint_name, operation_code, shard)
+             SELECT to_timestamp(60 * n), 'default', 'p', 'e', 'HARVEST', 0 FROM generate_series(1, 60000) n;
+             INSERT INTO ing_error_minute (minute, project_key, provenance_code, endpoint_name, operation_code, level,
+               error_code, shard, errors, message, last_at, task_id, run_id)
+             SELECT to_timestamp(60 * n), 'default', 'p', 'e', 'HARVEST', 'L1', 'c', 0, 1, '', now(), 1, 1
+             FROM generate_series(1, 60000) n;
+             ANALYZE ing_task; ANALYZE ing_minute; ANALYZE ing_error_minute",
+        )
+        .await
+        .unwrap();
+    let (of, hour) = ("NULL, NULL, NULL, NULL", "to_timestamp(3000), to_timestamp(6600)");
+    let cases = [
+        (query::board::QUEUED, format!("{of}, now()"), "idx_task_open"),
+        (query::board::COUNTS, format!("{of}, {hour}"), "ing_minute_pkey"),
+        (query::board::SERIES, format!("{of}, {hour}, 1, 100"), "ing_minute_pkey"),
+        (query::board::ERRORS, format!("{of}, {hour}, NULL, 10"), "ing_error_minute_pkey"),
+        (query::board::STATUSES, "1".to_owned(), "run_batch"),
+    ];
+    for (sql, values, index) in cases {
+        for plan in plans(&client, sql, &values).await {
+            assert!(plan.contains(index), "{sql}:\n{plan}");
+            assert!(
+                !plan.contains("Seq Scan on ing_task") && !plan.contains("Seq Scan on ing_minute"),
+                "{sql}:\n{plan}"
+            );
+        }
     }
     drop_schema(&client, &schema).await;
 }

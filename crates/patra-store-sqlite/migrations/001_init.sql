@@ -362,6 +362,10 @@ CREATE INDEX idx_task_cover_past ON ing_task (cursor_id, window_from, window_to,
   WHERE operation_code = 'BACKFILL';
 CREATE INDEX idx_task_cred ON ing_task (credential_id) WHERE credential_id IS NOT NULL;
 CREATE INDEX idx_task_src_op ON ing_task (provenance_code, operation_code, status_code, created_at);
+-- What boards count of the queue.
+CREATE INDEX idx_task_open ON ing_task
+  (provenance_code, endpoint_name, operation_code, project_key, status_code, scheduled_at, c_max)
+  WHERE status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING');
 CREATE INDEX idx_task_slice ON ing_task (slice_id);
 CREATE INDEX idx_task_plan ON ing_task (plan_id, status_code);
 CREATE INDEX idx_task_instance ON ing_task (schedule_instance_id, status_code);
@@ -481,6 +485,8 @@ CREATE TABLE ing_cursor (
 CREATE UNIQUE INDEX uk_cursor_ns ON ing_cursor
   (project_key, provenance_code, operation_code, cursor_key, namespace_scope_code, namespace_key);
 CREATE INDEX idx_cursor_time ON ing_cursor (provenance_code, operation_code, normalized_instant);
+-- Who lies furthest back.
+CREATE INDEX idx_cursor_lag ON ing_cursor (normalized_instant, id);
 CREATE INDEX idx_cursor_id ON ing_cursor (provenance_code, operation_code, normalized_numeric);
 
 CREATE TABLE ing_cursor_event (
@@ -738,6 +744,153 @@ CREATE TABLE item_quarantine (
 CREATE UNIQUE INDEX uk_quarantine_place ON item_quarantine (run_id, batch_no, item_index);
 CREATE INDEX idx_quarantine_key ON item_quarantine (project_key, provenance_code, endpoint_name, dedup_key)
   WHERE status_code = 'SIGNALLED';
+
+-- What became of the work, by the minute: boards are made of it, so that none of them reads the ledger (ING-13.6). The
+-- triggers below keep it, in the transaction that they count. There is one writer, so one shard.
+CREATE TABLE ing_minute (
+  minute INTEGER NOT NULL,
+  project_key TEXT NOT NULL,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  operation_code TEXT NOT NULL,
+  shard INTEGER NOT NULL DEFAULT 0,
+  -- Runs that began, and how they ended.
+  picks INTEGER NOT NULL DEFAULT 0,
+  succeeded INTEGER NOT NULL DEFAULT 0,
+  partial INTEGER NOT NULL DEFAULT 0,
+  failed INTEGER NOT NULL DEFAULT 0,
+  -- Pages that were committed, and that could not be read.
+  batches INTEGER NOT NULL DEFAULT 0,
+  batches_failed INTEGER NOT NULL DEFAULT 0,
+  latency_ms INTEGER NOT NULL DEFAULT 0,
+  inserted INTEGER NOT NULL DEFAULT 0,
+  updated INTEGER NOT NULL DEFAULT 0,
+  skipped INTEGER NOT NULL DEFAULT 0,
+  rejected INTEGER NOT NULL DEFAULT 0,
+  late INTEGER NOT NULL DEFAULT 0,
+  retries INTEGER NOT NULL DEFAULT 0,
+  throttled INTEGER NOT NULL DEFAULT 0,
+  -- What the gate had to do with them.
+  permits INTEGER NOT NULL DEFAULT 0,
+  wait_ms INTEGER NOT NULL DEFAULT 0,
+  retry_after INTEGER NOT NULL DEFAULT 0,
+  demoted INTEGER NOT NULL DEFAULT 0,
+  quota_soft INTEGER NOT NULL DEFAULT 0,
+  quota_hard INTEGER NOT NULL DEFAULT 0,
+  -- What the program did about its own troubles.
+  qps_downshift INTEGER NOT NULL DEFAULT 0,
+  page_size_shrink INTEGER NOT NULL DEFAULT 0,
+  concurrency_down INTEGER NOT NULL DEFAULT 0,
+  circuit_open INTEGER NOT NULL DEFAULT 0,
+  resliced INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (minute, project_key, provenance_code, endpoint_name, operation_code, shard)
+) WITHOUT ROWID;
+
+-- Errors by kind, and where each was met last: a run that failed, or stopped short at a page that could not be read; a
+-- record that went to quarantine.
+CREATE TABLE ing_error_minute (
+  minute INTEGER NOT NULL,
+  project_key TEXT NOT NULL,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  operation_code TEXT NOT NULL,
+  level TEXT NOT NULL,
+  error_code TEXT NOT NULL,
+  shard INTEGER NOT NULL DEFAULT 0,
+  errors INTEGER NOT NULL,
+  message TEXT NOT NULL,
+  last_at INTEGER NOT NULL,
+  task_id INTEGER NOT NULL,
+  run_id INTEGER NOT NULL,
+  batch_no INTEGER,
+  PRIMARY KEY (minute, project_key, provenance_code, endpoint_name, operation_code, level, error_code, shard)
+) WITHOUT ROWID;
+
+CREATE TRIGGER trg_count_batches AFTER INSERT ON ing_task_run_batch
+BEGIN
+  INSERT INTO ing_minute (minute, project_key, provenance_code, endpoint_name, operation_code,
+    batches, batches_failed, latency_ms, inserted, updated, skipped, rejected, late, retries, throttled, permits,
+    wait_ms, retry_after, demoted, quota_soft, quota_hard, qps_downshift, page_size_shrink, concurrency_down,
+    circuit_open)
+  SELECT NEW.created_at - NEW.created_at % 60000000, project_key, provenance_code, endpoint_name, operation_code,
+    NEW.status_code = 'SUCCEEDED', NEW.status_code = 'FAILED', NEW.latency_ms, NEW.inserted, NEW.updated,
+    NEW.skipped, NEW.failed, coalesce(NEW.stats ->> '$.late', 0), NEW.retries, NEW.throttled,
+    coalesce(NEW.stats ->> '$.rate.permitsTotal', 0), coalesce(NEW.stats ->> '$.rate.waitTotalMs', 0),
+    coalesce(NEW.stats ->> '$.rate.retryAfterHits', 0), coalesce(NEW.stats ->> '$.rate.demoteEvents', 0),
+    coalesce(NEW.stats ->> '$.rate.quotaSoftHits', 0), coalesce(NEW.stats ->> '$.rate.quotaHardHits', 0),
+    coalesce(NEW.stats ->> '$.selfHealing.qpsDownshift', 0),
+    coalesce(NEW.stats ->> '$.selfHealing.pageSizeShrink', 0),
+    coalesce(NEW.stats ->> '$.selfHealing.concurrencyDown', 0),
+    coalesce(NEW.stats ->> '$.selfHealing.circuitOpen', 0)
+  FROM ing_task WHERE id = NEW.task_id
+  ON CONFLICT (minute, project_key, provenance_code, endpoint_name, operation_code, shard) DO UPDATE
+  SET
+    batches = batches + excluded.batches, batches_failed = batches_failed + excluded.batches_failed,
+    latency_ms = latency_ms + excluded.latency_ms, inserted = inserted + excluded.inserted,
+    updated = updated + excluded.updated, skipped = skipped + excluded.skipped,
+    rejected = rejected + excluded.rejected, late = late + excluded.late, retries = retries + excluded.retries,
+    throttled = throttled + excluded.throttled, permits = permits + excluded.permits,
+    wait_ms = wait_ms + excluded.wait_ms, retry_after = retry_after + excluded.retry_after,
+    demoted = demoted + excluded.demoted, quota_soft = quota_soft + excluded.quota_soft,
+    quota_hard = quota_hard + excluded.quota_hard, qps_downshift = qps_downshift + excluded.qps_downshift,
+    page_size_shrink = page_size_shrink + excluded.page_size_shrink,
+    concurrency_down = concurrency_down + excluded.concurrency_down,
+    circuit_open = circuit_open + excluded.circuit_open;
+END;
+
+CREATE TRIGGER trg_count_picks AFTER INSERT ON ing_task_run
+BEGIN
+  INSERT INTO ing_minute (minute, project_key, provenance_code, endpoint_name, operation_code, picks)
+  SELECT NEW.created_at - NEW.created_at % 60000000, project_key, provenance_code, endpoint_name, operation_code, 1
+  FROM ing_task WHERE id = NEW.task_id
+  ON CONFLICT (minute, project_key, provenance_code, endpoint_name, operation_code, shard) DO UPDATE
+  SET picks = picks + excluded.picks;
+END;
+
+CREATE TRIGGER trg_count_ends AFTER UPDATE OF finished_at ON ing_task_run
+WHEN OLD.finished_at IS NULL AND NEW.status_code IN ('SUCCEEDED', 'PARTIAL', 'FAILED')
+BEGIN
+  INSERT INTO ing_minute (minute, project_key, provenance_code, endpoint_name, operation_code, succeeded, partial, failed)
+  SELECT NEW.finished_at - NEW.finished_at % 60000000, project_key, provenance_code, endpoint_name, operation_code,
+    NEW.status_code = 'SUCCEEDED', NEW.status_code = 'PARTIAL', NEW.status_code = 'FAILED'
+  FROM ing_task WHERE id = NEW.task_id
+  ON CONFLICT (minute, project_key, provenance_code, endpoint_name, operation_code, shard) DO UPDATE
+  SET succeeded = succeeded + excluded.succeeded, partial = partial + excluded.partial, failed = failed + excluded.failed;
+  INSERT INTO ing_error_minute (minute, project_key, provenance_code, endpoint_name, operation_code, level, error_code, errors,
+    message, last_at, task_id, run_id, batch_no)
+  SELECT NEW.finished_at - NEW.finished_at % 60000000, project_key, provenance_code, endpoint_name, operation_code,
+    NEW.error ->> '$.level', NEW.error ->> '$.code', 1, NEW.error ->> '$.message', NEW.finished_at, NEW.task_id, NEW.id,
+    (SELECT max(batch_no) FROM ing_task_run_batch WHERE run_id = NEW.id AND status_code = 'FAILED')
+  FROM ing_task
+  WHERE id = NEW.task_id AND NEW.error IS NOT NULL AND (NEW.status_code = 'FAILED' OR NEW.status_code = 'PARTIAL'
+    AND EXISTS (SELECT 1 FROM ing_task_run_batch WHERE run_id = NEW.id AND status_code = 'FAILED'))
+  ON CONFLICT (minute, project_key, provenance_code, endpoint_name, operation_code, level, error_code, shard) DO UPDATE
+  SET errors = errors + excluded.errors, message = excluded.message, last_at = excluded.last_at,
+    task_id = excluded.task_id, run_id = excluded.run_id, batch_no = excluded.batch_no;
+END;
+
+CREATE TRIGGER trg_count_quarantine AFTER INSERT ON item_quarantine
+BEGIN
+  INSERT INTO ing_error_minute (minute, project_key, provenance_code, endpoint_name, operation_code, level, error_code, errors,
+    message, last_at, task_id, run_id, batch_no)
+  SELECT NEW.created_at - NEW.created_at % 60000000, project_key, provenance_code, endpoint_name, operation_code, 'L3',
+    NEW.error_code, 1, NEW.reason, NEW.created_at, NEW.task_id, NEW.run_id, NEW.batch_no
+  FROM ing_task WHERE id = NEW.task_id
+  ON CONFLICT (minute, project_key, provenance_code, endpoint_name, operation_code, level, error_code, shard) DO UPDATE
+  SET errors = errors + excluded.errors, message = excluded.message, last_at = excluded.last_at,
+    task_id = excluded.task_id, run_id = excluded.run_id, batch_no = excluded.batch_no;
+END;
+
+-- A task that is split while it is under way; one that is driven again has ended before.
+CREATE TRIGGER trg_count_split AFTER UPDATE OF replaced ON ing_task
+WHEN OLD.replaced = 0 AND NEW.replaced = 1 AND OLD.status_code = 'EXECUTING'
+BEGIN
+  INSERT INTO ing_minute (minute, project_key, provenance_code, endpoint_name, operation_code, resliced)
+  VALUES (NEW.finished_at - NEW.finished_at % 60000000, NEW.project_key, NEW.provenance_code, NEW.endpoint_name,
+    NEW.operation_code, 1)
+  ON CONFLICT (minute, project_key, provenance_code, endpoint_name, operation_code, shard) DO UPDATE
+  SET resliced = resliced + 1;
+END;
 
 -- Records that must be fetched again, and who says so.
 CREATE TABLE ing_signal (

@@ -1,5 +1,6 @@
 //! The queries of the port, on a connection that cannot write.
 
+pub(crate) mod board;
 mod crawl;
 mod credential;
 pub(crate) mod dictionary;
@@ -40,6 +41,7 @@ const READ_VERSION: &str = "SELECT max(version) FROM patra_migration";
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&[&str]] = &[
     &[READ_SNAPSHOT, READ_KEY, READ_STORED, READ_VERSION],
+    board::STATEMENTS,
     crawl::STATEMENTS,
     credential::STATEMENTS,
     dictionary::STATEMENTS,

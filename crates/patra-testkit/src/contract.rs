@@ -25,6 +25,7 @@
 //! * A key whose prefix exists is not made again (`created: false`); a revoked or unknown one is `revoked: false`.
 
 mod alert;
+mod board;
 mod cancel;
 mod candidate;
 mod capture;

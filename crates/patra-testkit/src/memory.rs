@@ -2,6 +2,7 @@
 //! What an operation means is written once in `patra_core::tx`; this is that text as the shortest code that obeys it.
 //! It never makes a transition that the state machine does not know: it panics instead.
 
+mod boards;
 mod candidate;
 mod clean;
 mod commit;

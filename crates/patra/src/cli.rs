@@ -1,6 +1,7 @@
 //! The words of the command line.
 
 mod audit;
+mod board;
 mod crawl;
 mod credential;
 mod operations;
@@ -19,6 +20,7 @@ use patra_core::state::{Operation, UpdateReason};
 use patra_core::tx::Scope;
 
 pub(crate) use audit::{Audit, AuditSecurity, Db};
+pub(crate) use board::{Board, Span};
 pub(crate) use crawl::{Crawl, CrawlRun, Listed};
 pub(crate) use credential::{Credential, Values, Which};
 pub(crate) use operations::{Archive, Cancel, Cancelled, Held, Pause, Quarantine, Resume, Resumed, Signal, Who};
@@ -360,7 +362,7 @@ pub(crate) struct Scrape {
 #[command(subcommand_negates_reqs = true)]
 pub(crate) struct Get {
     #[command(subcommand)]
-    pub(crate) registry: Option<GetRegistry>,
+    pub(crate) one: Option<GetOne>,
     /// What to list
     #[arg(value_parser = view, required = true)]
     pub(crate) view: Option<View>,
@@ -379,6 +381,15 @@ pub(crate) struct Get {
     /// Rows at most; with ndjson, 0 means all
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub(crate) limit: u64,
+}
+
+/// What is no list.
+#[derive(Debug, Subcommand)]
+pub(crate) enum GetOne {
+    #[command(flatten)]
+    Board(Board),
+    #[command(flatten)]
+    Registry(GetRegistry),
 }
 
 /// What is there once, and not in rows.

@@ -3,6 +3,7 @@
 mod apply;
 mod audit;
 mod blackbox;
+mod board;
 mod collect;
 mod crawl;
 mod credential;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use patra_core::port::query::{Filter, View};
-use patra_core::port::{Clock, Crawls, Credentials, Pool, Queries, Scan, Sources, Store};
+use patra_core::port::{Boards, Clock, Crawls, Credentials, Pool, Queries, Scan, Sources, Store};
 use patra_core::project;
 use patra_engine::gate::Gate;
 use patra_store_postgres::PostgresStore;
@@ -51,6 +51,7 @@ pub(crate) struct Looking {
     pub(crate) sources: Arc<dyn Sources>,
     pub(crate) crawls: Arc<dyn Crawls>,
     pub(crate) pool: Arc<dyn Pool>,
+    pub(crate) boards: Arc<dyn Boards>,
 }
 
 pub(crate) async fn open_crawls(global: &Global) -> Result<Arc<dyn Crawls>, Error> {
@@ -116,6 +117,7 @@ pub(crate) async fn open_to_look(global: &Global) -> Result<Looking, Error> {
             credentials,
             sources: Arc::clone(&store) as _,
             crawls: Arc::clone(&store) as _,
+            boards: Arc::clone(&store) as _,
             pool: store,
         });
     }
@@ -129,6 +131,7 @@ pub(crate) async fn open_to_look(global: &Global) -> Result<Looking, Error> {
         credentials,
         sources: Arc::clone(&reader) as _,
         crawls: Arc::clone(&reader) as _,
+        boards: Arc::clone(&reader) as _,
         pool: reader,
     })
 }

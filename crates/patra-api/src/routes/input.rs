@@ -3,6 +3,8 @@
 use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
 
+use patra_core::state::Operation;
+
 use crate::envelope::Failure;
 
 /// The one parameter of a route's path.
@@ -13,6 +15,14 @@ pub(super) fn path_text(given: PathText) -> Result<String, Failure> {
         given.map_err(|error| Failure { status: error.status(), ..Failure::bad_request(error.body_text()) })?;
     without_nul("the path", Some(&text))?;
     Ok(text)
+}
+
+/// An operation, in any spelling of its letters.
+pub(super) fn operation(word: &str) -> Result<Operation, Failure> {
+    word.trim().to_uppercase().parse().map_err(|_| {
+        let known: Vec<_> = Operation::ALL.iter().map(|operation| operation.as_str()).collect();
+        Failure::bad_request(format!("operation must be one of {}", known.join(", ")))
+    })
 }
 
 /// PostgreSQL cannot store NUL and SQLite can: refused here, it is the same on both.

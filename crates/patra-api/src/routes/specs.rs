@@ -49,13 +49,7 @@ async fn read(
     input::without_nul("the path", Some(&provenance))?;
     input::without_nul("the path", Some(&endpoint))?;
     let Query(params) = params.map_err(|error| Failure::bad_request(error.body_text()))?;
-    let operation = match params.operation {
-        None => Operation::Harvest,
-        Some(word) => word.trim().to_uppercase().parse().map_err(|_| {
-            let known: Vec<_> = Operation::ALL.iter().map(|operation| operation.as_str()).collect();
-            Failure::bad_request(format!("operation must be one of {}", known.join(", ")))
-        })?,
-    };
+    let operation = params.operation.map_or(Ok(Operation::Harvest), |word| input::operation(&word))?;
     let pairs = params.set.iter().flat_map(|set| set.split(',')).map(str::trim).filter(|pair| !pair.is_empty());
     let overrides = Overrides::parse(pairs).map_err(registry::Error::from)?;
     let asked = registry::Asked {

@@ -1,6 +1,8 @@
 //! Every route against every kind of key, on the in-memory store.
 
 mod credentials;
+mod openapi;
+mod ops;
 mod registry;
 
 use std::sync::Arc;

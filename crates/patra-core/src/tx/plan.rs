@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::registry::When;
 use crate::cursor::{self, Mark};
 use crate::id::{CredentialId, CursorId, Fence, InstanceId, PlanId};
@@ -93,11 +95,12 @@ pub struct TakeTrigger {
     pub full: Vec<Inventory>,
 }
 
-/// What the limit on QUEUED tasks is counted by (ING-5.3-16).
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+/// What the limit on QUEUED tasks is counted by (ING-5.3-16), and what boards show.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 pub struct Inventory {
     pub provenance_code: String,
     pub endpoint_name: String,
+    #[serde(rename = "operation_code")]
     pub operation: Operation,
 }
 

@@ -8,7 +8,7 @@ use patra_core::state::TaskStatus;
 use patra_core::tx::TxError;
 
 /// Work that waits.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Wait {
     pub why: String,
     /// When it goes on, or is looked at again.
@@ -53,7 +53,7 @@ fn given_back(task: &Row, now: Ts) -> Option<Wait> {
 }
 
 /// Why a key lets nothing out, or a plan finds no room.
-fn closed(view: &GateView, now: Ts) -> Option<Wait> {
+pub(crate) fn closed(view: &GateView, now: Ts) -> Option<Wait> {
     if let Some(until) = view.cooldown_until.filter(|until| *until > now) {
         return Some(Wait { why: "the far side asked for silence".to_owned(), until: Some(until) });
     }

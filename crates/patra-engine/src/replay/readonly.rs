@@ -1,5 +1,7 @@
 //! A store that refuses to write: what replays and the crawler are given, so that none can change anything by accident.
 
+mod board;
+
 use std::sync::Arc;
 
 use patra_core::Ts;

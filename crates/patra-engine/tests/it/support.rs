@@ -1,5 +1,6 @@
 //! A world for the engine: in-memory store, virtual clock, a far side made of a function.
 
+mod board;
 mod pool;
 
 use std::sync::Arc;

@@ -80,7 +80,7 @@ const CLOSE_TASK: &str = "
 UPDATE ing_task
 SET status_code = ?3, lease_owner = NULL, leased_until = NULL, error = ?4, attempt_count = ?5,
     scheduled_at = coalesce(?6, scheduled_at), finished_at = ?7, items = items + ?8,
-    done_from = coalesce(?9, done_from), done_to = coalesce(?10, done_to)
+    done_from = coalesce(?9, done_from), done_to = coalesce(?10, done_to), replaced = max(replaced, ?11)
 WHERE id = ?1 AND lease_epoch = ?2 AND status_code = 'EXECUTING'";
 
 #[cfg(test)]
@@ -190,10 +190,11 @@ pub(super) fn end(db: &Connection, op: &EndRun, now: Ts) -> Result<RunEnded> {
     let close = decide(db, op, attempts, now)?;
     let error = close.error.map(serde_json::to_string).transpose()?;
     let stats = serde_json::to_string(&op.stats)?;
-    db.prepare_cached(CLOSE_RUN)?.execute(params![op.run.0, close.run.as_str(), stats, error, now.micros()])?;
+    // Before the run is closed: what is counted with its end names the page that failed.
     if let Some(failure) = &op.failure {
         ledger::insert_failure(db, op, failure, now)?;
     }
+    db.prepare_cached(CLOSE_RUN)?.execute(params![op.run.0, close.run.as_str(), stats, error, now.micros()])?;
     db.prepare_cached(CLOSE_TASK)?.execute(params![
         task.0,
         fence.0,
@@ -205,6 +206,7 @@ pub(super) fn end(db: &Connection, op: &EndRun, now: Ts) -> Result<RunEnded> {
         op.stats.ret_count,
         op.done.map(|done| done.from.micros()),
         op.done.map(|done| done.to.micros()),
+        matches!(op.end, RunEnd::Split { .. }),
     ])?;
     if let RunEnd::Split { slices, .. } = &op.end {
         split::replace(db, task, slices, now)?;

@@ -10,8 +10,6 @@ const RETIRE_SLICE: &str = "
 UPDATE ing_plan_slice SET status_code = 'PARTIAL'
 WHERE id = (SELECT slice_id FROM ing_task WHERE id = ?1) AND status_code = 'READY'";
 
-const MARK_REPLACED: &str = "UPDATE ing_task SET replaced = 1 WHERE id = ?1";
-
 const INSERT_SLICE: &str = "
 INSERT INTO ing_plan_slice
   (plan_id, provenance_code, endpoint_name, slice_spec, slice_signature_hash, expr_hash, expr_snapshot,
@@ -35,12 +33,11 @@ WHERE task.id = ?1
 ON CONFLICT (idempotent_key) DO NOTHING";
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[RETIRE_SLICE, MARK_REPLACED, INSERT_SLICE, INSERT_TASK];
+pub(super) const STATEMENTS: &[&str] = &[RETIRE_SLICE, INSERT_SLICE, INSERT_TASK];
 
 /// Puts the slices, which together with the done part are the task's window, in its place.
 pub(super) fn replace(db: &Connection, task: TaskId, slices: &[NewSlice], now: Ts) -> Result<()> {
     db.prepare_cached(RETIRE_SLICE)?.execute([task.0])?;
-    db.prepare_cached(MARK_REPLACED)?.execute([task.0])?;
     for slice in slices {
         db.prepare_cached(INSERT_SLICE)?.execute(params![
             task.0,

@@ -454,4 +454,11 @@ cases! {
         partitions_are_part_of_their_job,
         tweets_are_read_newest_first,
     }
+    board {
+        the_queue_is_counted_by_source_endpoint_and_operation,
+        a_hold_of_a_source_is_told_until_it_is_released,
+        what_was_done_is_counted_with_it,
+        errors_are_counted_by_kind_with_the_place_of_the_last,
+        a_cursor_tells_where_it_stands_and_how_it_came_there,
+    }
 }

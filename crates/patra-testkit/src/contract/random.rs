@@ -4,14 +4,16 @@
 mod generate;
 mod ids;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use patra_core::Ts;
 use patra_core::port::Clock;
+use patra_core::port::board::{About, Counts, MAX_ROWS, TopError};
 use patra_core::port::pool::{PoolUrl, UrlFilter, UrlPage};
 use patra_core::port::query::{Cell, CellKind, Evidence, Filter, Lineage, Progress, Row, View};
 use patra_core::project::Sight;
-use patra_core::tx::{Done, IdRange, Tx, TxError, Wanted};
+use patra_core::tx::{Done, IdRange, Inventory, Tx, TxError, Wanted};
+use patra_core::{Ts, Window};
 
 use super::{Subject, Time, make};
 use crate::memory::MemStore;
@@ -149,6 +151,21 @@ impl Twins {
         self.compare_evidence(place).await;
         self.compare_wanted(place).await;
         self.compare_pool(place).await;
+        self.compare_counts(place).await;
+    }
+
+    /// What is counted as it is done is what the ledger says in the end.
+    async fn compare_counts(&self, place: &str) {
+        let (always, about) = (Window { from: Ts::from_secs(0), to: Ts::NEVER }, About::default());
+        let counts = self.subject.store.counts(about.clone(), always).await.expect("counts");
+        let by_name = |counts: Vec<(Inventory, Counts)>| counts.into_iter().collect::<BTreeMap<_, _>>();
+        assert_eq!(by_name(counts), by_name(self.model.counts(&about, always)), "{place}: what was done");
+        let kinds = |errors: Vec<TopError>| -> BTreeSet<_> {
+            errors.into_iter().map(|error| (error.of, error.level, error.code.as_str(), error.errors)).collect()
+        };
+        let errors = self.subject.store.errors(about.clone(), None, always, MAX_ROWS).await.expect("errors");
+        let expected = self.model.top_errors(&about, None, always, MAX_ROWS);
+        assert_eq!(kinds(errors), kinds(expected), "{place}: what went wrong");
     }
 
     /// How much is told of each plan; which rows they are is compared above.

@@ -2,19 +2,22 @@
 
 use patra_core::port::query::{Filter, View};
 
-use super::{gates, registry};
-use crate::cli::{Get, Global, Output};
+use super::{board, gates, registry};
+use crate::cli::{Get, GetOne, Global, Output};
 use crate::error::{Error, Exit};
 use crate::{output, store};
 
 pub(crate) async fn run(global: &Global, args: &Get) -> Result<Exit, Error> {
-    if let Some(what) = &args.registry {
+    if let Some(what) = &args.one {
         let texts = [&args.provenance, &args.endpoint, &args.status];
         let numbers = [args.plan, args.task, args.run];
         if args.view.is_some() || texts.iter().any(|text| text.is_some()) || numbers.iter().any(Option::is_some) {
             return Err(Error::usage("a view and its filters are for lists: this is not one"));
         }
-        return registry::run(global, what).await;
+        return match what {
+            GetOne::Board(what) => board::show(global, what).await.map(|()| Exit::Ok),
+            GetOne::Registry(what) => registry::run(global, what).await,
+        };
     }
     let view = args.view.ok_or_else(|| Error::usage("name what to list"))?;
     if args.limit == 0 && global.output != Output::Ndjson {

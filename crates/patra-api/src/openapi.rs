@@ -1,0 +1,156 @@
+//! The routes and what is told of them are one list: whatever is served is described, and whatever is described is served.
+
+mod document;
+mod field;
+
+use axum::Router;
+use axum::handler::Handler;
+use axum::routing::{MethodFilter, on};
+
+use patra_core::tx::Scope;
+
+use crate::{Api, auth};
+
+pub(crate) use document::{document, page};
+pub(crate) use field::{Field, any, flag, int, map, text, texts, time};
+
+/// Who is let in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Needs {
+    Nothing,
+    Key(Scope),
+    /// A key that is bound to no project.
+    Operator(Scope),
+}
+
+impl Needs {
+    pub(crate) fn scope(self) -> Option<Scope> {
+        match self {
+            Needs::Nothing => None,
+            Needs::Key(scope) | Needs::Operator(scope) => Some(scope),
+        }
+    }
+}
+
+/// What a body is written in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Body {
+    None,
+    /// A JSON object; it may be left out where nothing in it is needed.
+    Json(&'static [Field]),
+    /// Anything of this type.
+    Of(&'static str),
+}
+
+/// One operation: a method of a path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Operation {
+    pub(crate) method: &'static str,
+    pub(crate) path: &'static str,
+    pub(crate) says: &'static str,
+    pub(crate) needs: Needs,
+    pub(crate) query: &'static [Field],
+    pub(crate) body: Body,
+    /// What it answers with when all went well.
+    pub(crate) statuses: &'static [u16],
+    /// Troubles of its own, beside those that every route may have.
+    pub(crate) troubles: &'static [u16],
+    pub(crate) media: &'static str,
+}
+
+pub(crate) const fn get(path: &'static str, says: &'static str) -> Operation {
+    let needs = Needs::Key(Scope::Read);
+    let (query, body, statuses, troubles) = (&[], Body::None, &[200], &[]);
+    Operation { method: "GET", path, says, needs, query, body, statuses, troubles, media: "application/json" }
+}
+
+pub(crate) const fn post(path: &'static str, says: &'static str) -> Operation {
+    let needs = Needs::Key(Scope::Write);
+    Operation { method: "POST", needs, body: Body::Json(&[]), ..get(path, says) }
+}
+
+pub(crate) const fn put(path: &'static str, says: &'static str) -> Operation {
+    Operation { method: "PUT", ..post(path, says) }
+}
+
+pub(crate) const fn delete(path: &'static str, says: &'static str) -> Operation {
+    Operation { method: "DELETE", body: Body::None, ..post(path, says) }
+}
+
+impl Operation {
+    pub(crate) const fn query(self, query: &'static [Field]) -> Operation {
+        Operation { query, ..self }
+    }
+
+    pub(crate) const fn body(self, fields: &'static [Field]) -> Operation {
+        Operation { body: Body::Json(fields), ..self }
+    }
+
+    pub(crate) const fn body_of(self, media: &'static str) -> Operation {
+        Operation { body: Body::Of(media), ..self }
+    }
+
+    pub(crate) const fn answers(self, statuses: &'static [u16]) -> Operation {
+        Operation { statuses, ..self }
+    }
+
+    pub(crate) const fn troubles(self, troubles: &'static [u16]) -> Operation {
+        Operation { troubles, ..self }
+    }
+
+    pub(crate) const fn media(self, media: &'static str) -> Operation {
+        Operation { media, ..self }
+    }
+
+    pub(crate) const fn admin(self) -> Operation {
+        Operation { needs: Needs::Key(Scope::Admin), ..self }
+    }
+
+    pub(crate) const fn open(self) -> Operation {
+        Operation { needs: Needs::Nothing, ..self }
+    }
+}
+
+/// Routes together with what is told of them.
+#[derive(Default)]
+pub(crate) struct Served {
+    pub(crate) router: Router<Api>,
+    pub(crate) operations: Vec<Operation>,
+}
+
+impl Served {
+    pub(crate) fn route<H, T>(mut self, operation: Operation, handler: H) -> Served
+    where
+        H: Handler<T, Api>,
+        T: 'static,
+    {
+        let filter = match operation.method {
+            "POST" => MethodFilter::POST,
+            "PUT" => MethodFilter::PUT,
+            "DELETE" => MethodFilter::DELETE,
+            _ => MethodFilter::GET,
+        };
+        self.router = self.router.route(operation.path, on(filter, handler));
+        self.operations.push(operation);
+        self
+    }
+
+    /// For keys of all projects only.
+    pub(crate) fn for_operators(mut self) -> Served {
+        self.router = self.router.layer(axum::middleware::from_fn(auth::operators));
+        for operation in &mut self.operations {
+            operation.needs = operation.needs.scope().map_or(Needs::Nothing, Needs::Operator);
+        }
+        self
+    }
+
+    pub(crate) fn merge(mut self, other: Served) -> Served {
+        self.router = self.router.merge(other.router);
+        self.operations.extend(other.operations);
+        self
+    }
+
+    pub(crate) fn layered(self, layer: impl FnOnce(Router<Api>) -> Router<Api>) -> Served {
+        Served { router: layer(self.router), operations: self.operations }
+    }
+}

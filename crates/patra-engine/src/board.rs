@@ -1,0 +1,231 @@
+//! The boards: what is queued and why it waits, what was done, what went wrong, how far behind (ING-14.7). Put together from
+//! sums that the store keeps; the command line, the API and the console show the same.
+
+mod ask;
+mod queue;
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use patra_core::port::board::{About, Advanced, Counts, CursorAsk, Rates, Step, TopError, Watermark};
+use patra_core::port::{Boards, Clock, Crawls, Queries};
+use patra_core::state::Operation;
+use patra_core::tx::{Inventory, TxError};
+use patra_core::{Ts, Window, alert};
+
+use crate::operations;
+
+pub use ask::{BadWindow, DEFAULT_WINDOW, LONGEST_WINDOW, step_minutes, window};
+pub use queue::{QueueLine, RECENT, queue};
+
+/// Namespaces of one timeline, at most; each shows as many steps as [`patra_core::port::board::MAX_ROWS`] allows, or fewer.
+pub const MAX_NAMESPACES: u32 = 50;
+const STEPS_SHOWN: u32 = 100;
+/// What of a list stands on the first page.
+const FIRST: u32 = 10;
+
+/// What was done over time.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Throughput {
+    pub from: Ts,
+    pub to: Ts,
+    pub step_minutes: u32,
+    pub counts: Counts,
+    pub rates: Rates,
+    pub steps: Vec<Step>,
+}
+
+pub async fn throughput(
+    boards: &dyn Boards,
+    about: About,
+    window: Window,
+    minutes: u32,
+) -> Result<Throughput, TxError> {
+    let steps = boards.series(about, window, minutes).await?;
+    let mut counts = Counts::default();
+    steps.iter().for_each(|step| counts.add(&step.counts));
+    let rates = counts.rates(window.to.since(window.from));
+    Ok(Throughput { from: window.from, to: window.to, step_minutes: minutes, counts, rates, steps })
+}
+
+/// One namespace beside the others.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Namespace {
+    #[serde(flatten)]
+    pub watermark: Watermark,
+    /// How far a HARVEST lies behind the present.
+    pub lag_seconds: Option<u64>,
+    /// Records that came late, as the steps say.
+    pub late: u64,
+    /// Of all records of the source, endpoint and operation that were stored in the window.
+    pub late_ratio: Option<f64>,
+    pub steps: Vec<Advanced>,
+}
+
+pub async fn timeline(
+    boards: &dyn Boards,
+    clock: &dyn Clock,
+    mut ask: CursorAsk,
+    window: Window,
+) -> Result<Vec<Namespace>, TxError> {
+    ask.limit = ask.limit.clamp(1, MAX_NAMESPACES);
+    let counts = boards.counts(ask.about.clone(), window).await?;
+    let late_ratio = |of: &Inventory| {
+        let counts = counts.iter().find(|(counted, _)| counted == of);
+        counts.and_then(|(_, counts)| counts.rates(Duration::ZERO).late_ratio)
+    };
+    let (now, mut namespaces) = (clock.now(), Vec::new());
+    for watermark in boards.watermarks(ask).await? {
+        let steps = boards.advances(watermark.cursor, window, STEPS_SHOWN).await?;
+        namespaces.push(Namespace {
+            lag_seconds: watermark.lag(now).map(|lag| lag.as_secs()),
+            late: steps.iter().map(|step| step.late).sum(),
+            late_ratio: late_ratio(&watermark.of),
+            watermark,
+            steps,
+        });
+    }
+    Ok(namespaces)
+}
+
+/// How fast requests leave beside how fast they may, what slowed them, and what the program did about it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct BudgetLine {
+    #[serde(flatten)]
+    pub of: Inventory,
+    /// Permits a second over the window.
+    pub actual_qps: f64,
+    /// Of the gate that is the source's or the endpoint's own.
+    pub gate: Option<GateBudget>,
+    pub slowdowns: Slowdowns,
+    pub self_healing: Healing,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct GateBudget {
+    pub rate_key: String,
+    /// As declared.
+    pub budget_qps: f64,
+    /// As it is now.
+    pub effective_qps: f64,
+    /// Requests that any quota still allows.
+    pub remaining: Option<u64>,
+    pub cooldown_until: Option<Ts>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Slowdowns {
+    /// Answers 429.
+    pub throttled: u64,
+    pub retry_after: u64,
+    /// Answers on which the rate was lowered.
+    pub demoted: u64,
+    pub quota_soft: u64,
+    pub quota_hard: u64,
+    pub wait_ms: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Healing {
+    pub qps_downshift: u64,
+    pub page_size_shrink: u64,
+    pub concurrency_down: u64,
+    pub circuit_open: u64,
+    pub resliced: u64,
+}
+
+/// The gates are everybody's: whoever is bound to a project is shown its own requests and no gate.
+pub async fn budget(
+    boards: &dyn Boards,
+    queries: &dyn Queries,
+    clock: &dyn Clock,
+    about: About,
+    window: Window,
+) -> Result<Vec<BudgetLine>, TxError> {
+    let gates = match about.project_key {
+        Some(_) => Vec::new(),
+        None => operations::gates(queries, clock).await?,
+    };
+    let line = |(of, counts): (Inventory, Counts)| BudgetLine {
+        actual_qps: counts.rates(window.to.since(window.from)).qps,
+        gate: queue::gate_of(&gates, &of).map(|gate| GateBudget {
+            rate_key: gate.rate_key.clone(),
+            budget_qps: gate.view.declared.per_sec,
+            effective_qps: gate.view.rate,
+            remaining: gate.view.remaining(),
+            cooldown_until: gate.view.cooldown_until,
+        }),
+        slowdowns: Slowdowns {
+            throttled: counts.throttled,
+            retry_after: counts.retry_after,
+            demoted: counts.demoted,
+            quota_soft: counts.quota_soft,
+            quota_hard: counts.quota_hard,
+            wait_ms: counts.wait_ms,
+        },
+        self_healing: Healing {
+            qps_downshift: counts.qps_downshift,
+            page_size_shrink: counts.page_size_shrink,
+            concurrency_down: counts.concurrency_down,
+            circuit_open: counts.circuit_open,
+            resliced: counts.resliced,
+        },
+        of,
+    };
+    let mut lines: Vec<_> = boards.counts(about, window).await?.into_iter().map(line).collect();
+    lines.sort_by(|a, b| a.of.cmp(&b.of));
+    Ok(lines)
+}
+
+/// What a person looks at first.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Overview {
+    pub at: Ts,
+    pub queue: Vec<QueueLine>,
+    /// Of the last hour.
+    pub throughput: Throughput,
+    /// The most frequent errors of the last hour.
+    pub errors: Vec<TopError>,
+    /// The namespaces of HARVEST that lie furthest back.
+    pub lagging: Vec<Lagging>,
+    /// Alerts that fire; those are everybody's, and not shown to whoever is bound to a project.
+    pub alerts: Vec<alert::View>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Lagging {
+    #[serde(flatten)]
+    pub watermark: Watermark,
+    pub lag_seconds: u64,
+}
+
+/// What an overview is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Sight<'a> {
+    pub boards: &'a dyn Boards,
+    pub queries: &'a dyn Queries,
+    pub crawls: &'a dyn Crawls,
+    pub clock: &'a dyn Clock,
+}
+
+pub async fn overview(sight: Sight<'_>, project_key: Option<String>) -> Result<Overview, TxError> {
+    let Sight { boards, queries, crawls, clock } = sight;
+    let (now, about) = (clock.now(), About { project_key, ..About::default() });
+    let last_hour = ask::ending_at(now, DEFAULT_WINDOW);
+    let harvest = About { operation: Some(Operation::Harvest), ..about.clone() };
+    let cursors = boards.watermarks(CursorAsk { about: harvest, namespace: None, limit: FIRST }).await?;
+    let lagging = cursors.into_iter().filter_map(|watermark| {
+        let lag_seconds = watermark.lag(now)?.as_secs();
+        Some(Lagging { watermark, lag_seconds })
+    });
+    let alerts = if about.project_key.is_none() { crawls.alerts().await? } else { Vec::new() };
+    Ok(Overview {
+        at: now,
+        lagging: lagging.collect(),
+        alerts: alerts.into_iter().filter(|alert| alert.state.firing).collect(),
+        errors: boards.errors(about.clone(), None, last_hour, FIRST).await?,
+        throughput: throughput(boards, about.clone(), last_hour, 1).await?,
+        queue: queue(boards, queries, clock, about).await?,
+    })
+}

@@ -1,0 +1,74 @@
+//! Which time a board is about.
+
+use std::time::Duration;
+
+use patra_core::port::board::A_MINUTE;
+use patra_core::{Ts, Window};
+
+/// Of a board that is asked for without a time: up to now.
+pub const DEFAULT_WINDOW: Duration = Duration::from_secs(3_600);
+/// As long as batches stay online.
+pub const LONGEST_WINDOW: Duration = Duration::from_secs(90 * 86_400);
+
+/// Steps that a picture wants, at most.
+const STEPS_WANTED: u64 = 240;
+/// Minutes that people like steps to have.
+const ROUND_STEPS: [u32; 7] = [1, 5, 15, 60, 360, 1_440, 10_080];
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BadWindow {
+    #[error("`from` must lie before `to`")]
+    Empty,
+    #[error("a board shows at most {} days", LONGEST_WINDOW.as_secs() / 86_400)]
+    TooLong,
+}
+
+/// From `from` to `to`; up to now when no end is named, and an hour long when no beginning is.
+pub fn window(from: Option<Ts>, to: Option<Ts>, now: Ts) -> Result<Window, BadWindow> {
+    // The minute that runs is part of now.
+    let to = to.unwrap_or(now + A_MINUTE);
+    let window = Window { from: from.unwrap_or(to - DEFAULT_WINDOW), to };
+    match window {
+        Window { from, to } if from >= to => Err(BadWindow::Empty),
+        Window { from, to } if to.since(from) > LONGEST_WINDOW + A_MINUTE => Err(BadWindow::TooLong),
+        window => Ok(window),
+    }
+}
+
+/// So long, and up to the end of the minute that runs.
+pub(super) fn ending_at(now: Ts, span: Duration) -> Window {
+    let to = now.floor_to(A_MINUTE) + A_MINUTE;
+    Window { from: to - span, to }
+}
+
+/// How many minutes a step of a series has when nobody says.
+pub fn step_minutes(window: Window) -> u32 {
+    let minutes = window.to.since(window.from).as_secs() / 60;
+    let fits = |step: &u32| minutes / u64::from(*step) <= STEPS_WANTED;
+    ROUND_STEPS.into_iter().find(fits).unwrap_or(ROUND_STEPS[ROUND_STEPS.len() - 1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_board_is_about_the_last_hour_unless_it_is_told_otherwise() {
+        let now = Ts::from_secs(100_000);
+        let asked = window(None, None, now).unwrap();
+        assert_eq!((asked.to, asked.to.since(asked.from)), (now + A_MINUTE, DEFAULT_WINDOW));
+        let day = Duration::from_secs(86_400);
+        assert_eq!(window(Some(now), Some(now), now), Err(BadWindow::Empty));
+        assert_eq!(window(Some(now), Some(now + 91 * day), now), Err(BadWindow::TooLong));
+        assert_eq!(window(Some(now), Some(now + 90 * day), now).unwrap().to, now + 90 * day);
+    }
+
+    #[test]
+    fn a_picture_has_few_steps_whatever_it_is_of() {
+        let step = |days: u64, hours: u64| {
+            let from = Ts::from_secs(0);
+            step_minutes(Window { from, to: from + Duration::from_secs(days * 86_400 + hours * 3_600) })
+        };
+        assert_eq!([step(0, 1), step(0, 12), step(1, 0), step(7, 0), step(90, 0)], [1, 5, 15, 60, 1_440]);
+    }
+}

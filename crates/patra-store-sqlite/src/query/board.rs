@@ -1,0 +1,318 @@
+//! What boards show: the queue as it is, and what was counted by the minute.
+
+use patra_core::port::board::{
+    About, Advanced, Counts, CursorAsk, Held, HttpStatus, MAX_ROWS, MAX_STEPS, Queued, Step, TopError, Watermark,
+};
+use patra_core::port::{Boards, Boxed};
+use patra_core::state::Operation;
+use patra_core::tx::{Inventory, Subject, TxError};
+use patra_core::{CursorId, Level, RunId, TaskId, Ts, Window};
+use rusqlite::{Connection, Row, params};
+
+use super::all;
+use crate::SqliteStore;
+use crate::error::Result;
+use crate::reader::SqliteReader;
+use crate::sql::{count, maybe_time, maybe_word, time, word};
+
+// Which rows: project, source, endpoint and operation are the first four parameters.
+macro_rules! about {
+    () => {
+        "(?1 IS NULL OR project_key = ?1) AND (?2 IS NULL OR provenance_code = ?2)
+  AND (?3 IS NULL OR endpoint_name = ?3) AND (?4 IS NULL OR operation_code = ?4)"
+    };
+}
+
+// In the order of `Counts`.
+macro_rules! sums {
+    () => {
+        "sum(picks), sum(succeeded), sum(partial), sum(failed), sum(batches), sum(batches_failed), sum(latency_ms), sum(inserted),
+  sum(updated), sum(skipped), sum(rejected), sum(late), sum(retries), sum(throttled), sum(permits), sum(wait_ms),
+  sum(retry_after), sum(demoted), sum(quota_soft), sum(quota_hard), sum(qps_downshift), sum(page_size_shrink),
+  sum(concurrency_down), sum(circuit_open), sum(resliced)"
+    };
+}
+
+pub(crate) const READ_QUEUED: &str = concat!(
+    "
+SELECT provenance_code, endpoint_name, operation_code, count(*) FILTER (WHERE status_code = 'QUEUED'),
+  count(*) FILTER (WHERE status_code = 'QUEUED' AND scheduled_at <= ?5),
+  min(scheduled_at) FILTER (WHERE status_code = 'QUEUED' AND scheduled_at <= ?5),
+  min(scheduled_at) FILTER (WHERE status_code = 'QUEUED' AND scheduled_at > ?5),
+  count(*) FILTER (WHERE status_code <> 'QUEUED'), max(c_max)
+FROM ing_task INDEXED BY idx_task_open
+WHERE status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING') AND ",
+    about!(),
+    "
+GROUP BY provenance_code, endpoint_name, operation_code"
+);
+
+const READ_HELD: &str = "
+SELECT kind_code, provenance_code, endpoint_name, operation_code, reason, created_at
+FROM ing_hold
+WHERE released_at IS NULL AND plan_id IS NULL AND slice_id IS NULL AND task_id IS NULL AND credential_id IS NULL
+ORDER BY id
+LIMIT ?1";
+
+pub(crate) const READ_COUNTS: &str = concat!(
+    "
+SELECT ",
+    sums!(),
+    ", provenance_code, endpoint_name, operation_code
+FROM ing_minute
+WHERE minute >= ?5 AND minute < ?6 AND ",
+    about!(),
+    "
+GROUP BY provenance_code, endpoint_name, operation_code"
+);
+
+pub(crate) const READ_SERIES: &str = concat!(
+    "
+SELECT ",
+    sums!(),
+    ", minute - minute % (?7 * 60000000) AS step
+FROM ing_minute
+WHERE minute >= ?5 AND minute < ?6 AND ",
+    about!(),
+    "
+GROUP BY step
+ORDER BY step
+LIMIT ?8"
+);
+
+// The columns that are not grouped come from the row with the maximum, as SQLite has it: where it was met last.
+pub(crate) const READ_ERRORS: &str = concat!(
+    "
+SELECT provenance_code, endpoint_name, operation_code, level, error_code, sum(errors) AS errors, message, last_at, task_id,
+  run_id, batch_no, max(printf('%020d %020d', last_at, run_id))
+FROM ing_error_minute
+WHERE minute >= ?5 AND minute < ?6 AND (?7 IS NULL OR level = ?7) AND ",
+    about!(),
+    "
+GROUP BY provenance_code, endpoint_name, operation_code, level, error_code
+ORDER BY errors DESC, last_at DESC, provenance_code, endpoint_name, operation_code, level, error_code
+LIMIT ?8"
+);
+
+const READ_WATERMARKS: &str = concat!(
+    "
+SELECT id, project_key, provenance_code, endpoint_name, operation_code, namespace_scope_code, namespace_key, direction_code,
+  cursor_value, normalized_instant, updated_at
+FROM ing_cursor
+WHERE ",
+    about!(),
+    " AND (?5 IS NULL OR namespace_key = ?5)
+ORDER BY normalized_instant NULLS LAST, id
+LIMIT ?6"
+);
+
+// By the index of the timeline, which knows the namespace and not the cursor.
+pub(crate) const READ_ADVANCES: &str = "
+SELECT e.id, e.prev_value, e.new_value, e.observed_max_value, coalesce(e.record_remarks ->> '$.lateArrival', 0), e.run_id,
+  e.batch_no, e.created_at
+FROM ing_cursor c JOIN ing_cursor_event e
+  ON e.provenance_code = c.provenance_code AND e.operation_code = c.operation_code
+  AND e.namespace_scope_code = c.namespace_scope_code AND e.namespace_key = c.namespace_key AND e.cursor_id = c.id
+WHERE c.id = ?1 AND e.created_at >= ?2 AND e.created_at < ?3
+ORDER BY e.created_at DESC, e.id DESC
+LIMIT ?4";
+
+pub(crate) const READ_STATUSES: &str = "
+SELECT coalesce(stats ->> '$.http.status', 0) AS status, count(*)
+FROM ing_task_run_batch WHERE run_id = ?1 GROUP BY status ORDER BY status";
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] =
+    &[READ_QUEUED, READ_HELD, READ_COUNTS, READ_SERIES, READ_ERRORS, READ_WATERMARKS, READ_ADVANCES, READ_STATUSES];
+
+impl Boards for SqliteReader {
+    fn queued(&self, about: About) -> Boxed<'_, Result<(Vec<Queued>, Ts), TxError>> {
+        let now = self.now();
+        Box::pin(self.read(move |db| Ok((queued(db, &about, now)?, now))))
+    }
+
+    fn held(&self) -> Boxed<'_, Result<Vec<Held>, TxError>> {
+        Box::pin(self.read(|db| all(db, READ_HELD, params![MAX_ROWS], read_held)))
+    }
+
+    fn counts(&self, about: About, window: Window) -> Boxed<'_, Result<Vec<(Inventory, Counts)>, TxError>> {
+        Box::pin(self.read(move |db| counts(db, &about, window)))
+    }
+
+    fn series(&self, about: About, window: Window, minutes: u32) -> Boxed<'_, Result<Vec<Step>, TxError>> {
+        Box::pin(self.read(move |db| series(db, &about, window, minutes)))
+    }
+
+    fn errors(
+        &self,
+        about: About,
+        level: Option<Level>,
+        window: Window,
+        limit: u32,
+    ) -> Boxed<'_, Result<Vec<TopError>, TxError>> {
+        Box::pin(self.read(move |db| errors(db, &about, level, window, limit)))
+    }
+
+    fn watermarks(&self, ask: CursorAsk) -> Boxed<'_, Result<Vec<Watermark>, TxError>> {
+        Box::pin(self.read(move |db| watermarks(db, &ask)))
+    }
+
+    fn advances(&self, cursor: CursorId, window: Window, limit: u32) -> Boxed<'_, Result<Vec<Advanced>, TxError>> {
+        Box::pin(self.read(move |db| advances(db, cursor, window, limit)))
+    }
+
+    fn statuses(&self, run: RunId) -> Boxed<'_, Result<Vec<HttpStatus>, TxError>> {
+        Box::pin(self.read(move |db| all(db, READ_STATUSES, params![run.0], read_status)))
+    }
+}
+
+impl Boards for SqliteStore {
+    fn queued(&self, about: About) -> Boxed<'_, Result<(Vec<Queued>, Ts), TxError>> {
+        self.inner.reader.queued(about)
+    }
+
+    fn held(&self) -> Boxed<'_, Result<Vec<Held>, TxError>> {
+        self.inner.reader.held()
+    }
+
+    fn counts(&self, about: About, window: Window) -> Boxed<'_, Result<Vec<(Inventory, Counts)>, TxError>> {
+        self.inner.reader.counts(about, window)
+    }
+
+    fn series(&self, about: About, window: Window, minutes: u32) -> Boxed<'_, Result<Vec<Step>, TxError>> {
+        self.inner.reader.series(about, window, minutes)
+    }
+
+    fn errors(
+        &self,
+        about: About,
+        level: Option<Level>,
+        window: Window,
+        limit: u32,
+    ) -> Boxed<'_, Result<Vec<TopError>, TxError>> {
+        self.inner.reader.errors(about, level, window, limit)
+    }
+
+    fn watermarks(&self, ask: CursorAsk) -> Boxed<'_, Result<Vec<Watermark>, TxError>> {
+        self.inner.reader.watermarks(ask)
+    }
+
+    fn advances(&self, cursor: CursorId, window: Window, limit: u32) -> Boxed<'_, Result<Vec<Advanced>, TxError>> {
+        self.inner.reader.advances(cursor, window, limit)
+    }
+
+    fn statuses(&self, run: RunId) -> Boxed<'_, Result<Vec<HttpStatus>, TxError>> {
+        self.inner.reader.statuses(run)
+    }
+}
+
+fn queued(db: &Connection, about: &About, now: Ts) -> Result<Vec<Queued>> {
+    let About { project_key, provenance_code, endpoint_name, operation } = about;
+    let operation = operation.map(Operation::as_str);
+    let values = params![project_key, provenance_code, endpoint_name, operation, now.micros()];
+    all(db, READ_QUEUED, values, |row| {
+        Ok(Queued {
+            of: inventory(row, 0)?,
+            depth: count(row, 3)?,
+            due: count(row, 4)?,
+            oldest_at: maybe_time(row, 5)?,
+            next_at: maybe_time(row, 6)?,
+            active: count(row, 7)?,
+            c_max: count(row, 8)?,
+        })
+    })
+}
+
+fn read_held(row: &Row<'_>) -> rusqlite::Result<Held> {
+    Ok(Held {
+        kind: word(row, 0)?,
+        subject: Subject {
+            provenance_code: row.get(1)?,
+            endpoint_name: row.get(2)?,
+            operation: maybe_word(row, 3)?,
+            ..Subject::default()
+        },
+        reason: row.get(4)?,
+        created_at: time(row, 5)?,
+    })
+}
+
+fn counts(db: &Connection, about: &About, window: Window) -> Result<Vec<(Inventory, Counts)>> {
+    let About { project_key, provenance_code, endpoint_name, operation } = about;
+    let (operation, from, to) = (operation.map(Operation::as_str), window.from.micros(), window.to.micros());
+    let values = params![project_key, provenance_code, endpoint_name, operation, from, to];
+    all(db, READ_COUNTS, values, |row| Ok((inventory(row, Counts::COLUMNS.len())?, Counts::read(|at| count(row, at))?)))
+}
+
+fn series(db: &Connection, about: &About, window: Window, minutes: u32) -> Result<Vec<Step>> {
+    let About { project_key, provenance_code, endpoint_name, operation } = about;
+    let (operation, from, to) = (operation.map(Operation::as_str), window.from.micros(), window.to.micros());
+    let values = params![project_key, provenance_code, endpoint_name, operation, from, to, minutes.max(1), MAX_STEPS];
+    all(db, READ_SERIES, values, |row| {
+        Ok(Step { at: time(row, Counts::COLUMNS.len())?, counts: Counts::read(|at| count(row, at))? })
+    })
+}
+
+fn errors(db: &Connection, about: &About, level: Option<Level>, window: Window, limit: u32) -> Result<Vec<TopError>> {
+    let About { project_key, provenance_code, endpoint_name, operation } = about;
+    let (operation, from, to) = (operation.map(Operation::as_str), window.from.micros(), window.to.micros());
+    let (level, limit) = (level.map(Level::as_str), limit.min(MAX_ROWS));
+    let values = params![project_key, provenance_code, endpoint_name, operation, from, to, level, limit];
+    all(db, READ_ERRORS, values, |row| {
+        Ok(TopError {
+            of: inventory(row, 0)?,
+            level: word(row, 3)?,
+            code: word(row, 4)?,
+            errors: count(row, 5)?,
+            message: row.get(6)?,
+            last_at: time(row, 7)?,
+            task_id: TaskId(row.get(8)?),
+            run_id: RunId(row.get(9)?),
+            batch_no: row.get(10)?,
+        })
+    })
+}
+
+fn watermarks(db: &Connection, ask: &CursorAsk) -> Result<Vec<Watermark>> {
+    let About { project_key, provenance_code, endpoint_name, operation } = &ask.about;
+    let (operation, limit) = (operation.map(Operation::as_str), ask.limit.min(MAX_ROWS));
+    let values = params![project_key, provenance_code, endpoint_name, operation, ask.namespace, limit];
+    all(db, READ_WATERMARKS, values, |row| {
+        Ok(Watermark {
+            cursor: CursorId(row.get(0)?),
+            project_key: row.get(1)?,
+            of: inventory(row, 2)?,
+            scope: row.get(5)?,
+            namespace: row.get(6)?,
+            direction: word(row, 7)?,
+            value: row.get(8)?,
+            instant: maybe_time(row, 9)?,
+            updated_at: time(row, 10)?,
+        })
+    })
+}
+
+fn advances(db: &Connection, cursor: CursorId, window: Window, limit: u32) -> Result<Vec<Advanced>> {
+    let values = params![cursor.0, window.from.micros(), window.to.micros(), limit.min(MAX_ROWS)];
+    all(db, READ_ADVANCES, values, |row| {
+        Ok(Advanced {
+            id: row.get(0)?,
+            cursor,
+            from: row.get(1)?,
+            to: row.get(2)?,
+            observed_max_value: row.get(3)?,
+            late: count(row, 4)?,
+            run_id: row.get::<_, Option<i64>>(5)?.map(RunId),
+            batch_no: row.get(6)?,
+            created_at: time(row, 7)?,
+        })
+    })
+}
+
+fn read_status(row: &Row<'_>) -> rusqlite::Result<HttpStatus> {
+    Ok(HttpStatus { status: row.get(0)?, batches: count(row, 1)? })
+}
+
+fn inventory(row: &Row<'_>, at: usize) -> rusqlite::Result<Inventory> {
+    Ok(Inventory { provenance_code: row.get(at)?, endpoint_name: row.get(at + 1)?, operation: word(row, at + 2)? })
+}

@@ -1,0 +1,133 @@
+//! `get overview`, `queue`, `throughput`, `errors`, `timeline`, `budget` and `alerts`: what the routes under `/api/v1/ops` say.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use patra_core::port::Clock as _;
+use patra_core::port::board::CursorAsk;
+use patra_core::{Ts, Window};
+use patra_engine::board::{self, Sight};
+
+use crate::cli::{Board, Global, Output, Span};
+use crate::clock::SystemClock;
+use crate::error::Error;
+use crate::store::Looking;
+use crate::{output, store};
+
+pub(crate) async fn show(global: &Global, board: &Board) -> Result<(), Error> {
+    let Looking { queries, boards, crawls, .. } = &store::open_to_look(global).await?;
+    match board {
+        Board::Overview => {
+            let sight = Sight { boards: &**boards, queries: &**queries, crawls: &**crawls, clock: &SystemClock };
+            let overview = board::overview(sight, global.project.clone()).await?;
+            output::result(global.output, &at_a_glance(&overview), &json!(overview))
+        }
+        Board::Queue(about) => {
+            rows(global, &board::queue(&**boards, &**queries, &SystemClock, about.about(global)).await?)
+        }
+        Board::Throughput { about, span, step } => {
+            let window = window(span)?;
+            let minutes = step.unwrap_or_else(|| board::step_minutes(window));
+            let done = board::throughput(&**boards, about.about(global), window, minutes).await?;
+            if global.output == Output::Table { rows(global, &done.steps) } else { one(global, &done) }
+        }
+        Board::Errors { about, span, level, limit } => {
+            rows(global, &boards.errors(about.about(global), *level, window(span)?, *limit).await?)
+        }
+        Board::Timeline { about, span, namespace, limit } => {
+            let ask = CursorAsk { about: about.about(global), namespace: namespace.clone(), limit: *limit };
+            rows(global, &board::timeline(&**boards, &SystemClock, ask, window(span)?).await?)
+        }
+        Board::Budget { about, span } => {
+            let lines = board::budget(&**boards, &**queries, &SystemClock, about.about(global), window(span)?).await?;
+            rows(global, &lines)
+        }
+        Board::Alerts if global.project.is_some() => {
+            Err(Error::usage("alerts are of no project").hint("leave --project out"))
+        }
+        Board::Alerts => rows(global, &crawls.alerts().await?),
+    }
+}
+
+fn window(span: &Span) -> Result<Window, Error> {
+    board::window(span.from, span.to, SystemClock.now()).map_err(|error| Error::usage(error.to_string()))
+}
+
+fn rows<T: Serialize>(global: &Global, rows: &[T]) -> Result<(), Error> {
+    let rows: Vec<Value> = rows.iter().map(|row| json!(row)).collect();
+    if global.output != Output::Table {
+        return output::values(global.output, &rows);
+    }
+    if rows.is_empty() {
+        return output::line("nothing");
+    }
+    output::values(global.output, &rows.into_iter().map(for_people).collect::<Vec<_>>())
+}
+
+fn one<T: Serialize>(global: &Global, value: &T) -> Result<(), Error> {
+    output::result(global.output, "", &json!(value))
+}
+
+/// On a screen: nothing where nothing is, what is within comes out, and lists are as long as they are.
+fn for_people(row: Value) -> Value {
+    let Value::Object(members) = row else { return row };
+    let mut shown = serde_json::Map::new();
+    for (name, value) in members {
+        match value {
+            Value::Object(inner) if inner.contains_key("why") => {
+                shown.insert(name, inner["why"].clone());
+            }
+            Value::Object(inner) => shown.extend(inner),
+            Value::Array(list) => {
+                shown.insert(name, list.len().into());
+            }
+            Value::Number(number) if number.is_f64() => {
+                shown.insert(name, format!("{:.2}", number.as_f64().unwrap_or_default()).into());
+            }
+            other => {
+                shown.insert(name, other);
+            }
+        }
+    }
+    shown.into()
+}
+
+fn at_a_glance(overview: &board::Overview) -> String {
+    let done = &overview.throughput;
+    let waiting: u64 = overview.queue.iter().map(|line| line.depth).sum();
+    let active: u64 = overview.queue.iter().map(|line| line.active).sum();
+    let mut lines = vec![
+        format!("{active} tasks under way, {waiting} queued"),
+        format!(
+            "last hour: {} batches, {} records stored, {} runs failed, {} answers 429",
+            done.counts.batches,
+            done.counts.inserted + done.counts.updated,
+            done.counts.failed,
+            done.counts.throttled
+        ),
+    ];
+    let name = |of: &patra_core::tx::Inventory| of.to_text();
+    lines.extend(overview.queue.iter().filter_map(|line| {
+        let waits = line.waits.as_ref()?;
+        let until = waits.until.map_or_else(String::new, |at: Ts| format!(", until {}", at.to_short_text()));
+        Some(format!("waits: {}: {}{until}", name(&line.of), waits.why))
+    }));
+    lines.extend(overview.errors.iter().map(|error| {
+        let place = error.batch_no.map_or_else(String::new, |no| format!(" batch {no}"));
+        format!(
+            "failed: {}: {} {} × {}, last in run {}{place}: {}",
+            name(&error.of),
+            error.level.as_str(),
+            error.code,
+            error.errors,
+            error.run_id,
+            error.message
+        )
+    }));
+    lines.extend(overview.lagging.iter().map(|lagging| {
+        let (of, namespace) = (name(&lagging.watermark.of), &lagging.watermark.namespace);
+        format!("behind: {of} {namespace}: {} s", lagging.lag_seconds)
+    }));
+    lines.extend(overview.alerts.iter().map(|alert| format!("alert: {} {}", alert.alert, alert.subject)));
+    lines.join("\n")
+}
