@@ -33,6 +33,7 @@ mod shape;
 mod shared;
 pub mod sources;
 mod sweeper;
+pub mod trial;
 
 pub use collector::{Asked, CollectorOptions, SCRAPER_ENABLED, check_source, introduce_types, poll_now};
 pub use credentials::{
