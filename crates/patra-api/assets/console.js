@@ -34,13 +34,14 @@ async function renew() {
     if (focused && document.activeElement === document.body) old.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus();
   } finally {
     asking = false;
+    if (again) setTimeout(renew, 1000);
   }
 }
 
 if (live() && "EventSource" in window) {
   const events = new EventSource("/live");
   events.addEventListener("changed", renew);
-  document.addEventListener("visibilitychange", () => again && renew());
+  for (const moment of ["visibilitychange", "focusout"]) document.addEventListener(moment, () => again && renew());
   window.addEventListener("pagehide", () => events.close());
 }
 

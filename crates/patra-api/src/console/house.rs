@@ -50,14 +50,14 @@ pub(super) async fn gates(Extension(visit): Extension<Visit>) -> Response {
             let left = |of: Option<patra_core::gate::Standing>| {
                 of.map_or_else(
                     || Shown::text("no limit"),
-                    |of| Shown::number(format!("{} of {}", of.remaining, of.limit)),
+                    |of| Shown::amount(format!("{} of {}", of.remaining, of.limit)),
                 )
             };
             let cells = vec![
                 Shown::code(gate.rate_key.as_str()),
                 Shown::text(state),
-                Shown::number(format!("{:.2}/s", view.rate)),
-                Shown::number(format!("{:.2}/s", view.declared.per_sec)),
+                Shown::amount(format!("{:.2}/s", view.rate)),
+                Shown::amount(format!("{:.2}/s", view.declared.per_sec)),
                 left(view.hourly),
                 left(view.daily),
                 Shown::number(view.permits),
@@ -170,7 +170,7 @@ async fn cookies(visit: &Visit) -> Result<Table, Failure> {
             Shown::text(cookie.cookie_name.as_str()),
             Shown::text(cookie.platform.as_str()),
             Shown::status(wear.status.as_str()),
-            Shown::number(format!("{} of {}", wear.daily_used, wear.daily_limit)),
+            Shown::amount(format!("{} of {}", wear.daily_used, wear.daily_limit)),
             Shown::number(wear.consecutive_errors),
             Shown::maybe_time(wear.cooling_until),
             Shown::maybe_time(wear.last_used_at),

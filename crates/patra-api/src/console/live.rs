@@ -59,7 +59,7 @@ pub(super) async fn live(
     let listener = Listener { visit, seen: None, looks: 0, stop, _room: room };
     let events = stream::unfold(listener, |listener| async {
         let listener = listener.until_changed().await?;
-        Some((Ok::<_, Infallible>(Event::default().event("changed").data("")), listener))
+        Some((Ok::<_, Infallible>(Event::default().event("changed").data("now")), listener))
     });
     Sse::new(events).keep_alive(KeepAlive::default()).into_response()
 }
@@ -68,15 +68,15 @@ impl Listener {
     /// Waits for news. Ends when the process stops, when it has looked often enough, and when the store does not answer.
     async fn until_changed(mut self) -> Option<Listener> {
         while self.looks < MAX_LOOKS {
-            self.looks += 1;
             let pulse = pulse(&self.visit).await.ok()?;
             let before = self.seen.replace(pulse.clone());
-            if before.is_some_and(|before| before != pulse) {
+            // The first look counts: the page may be older than it.
+            if before.is_none_or(|before| before != pulse) {
                 return Some(self);
             }
             tokio::select! {
                 () = self.stop.cancelled() => return None,
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(LOOK) => self.looks += 1,
             }
         }
         None

@@ -117,8 +117,13 @@ impl Shown {
         Shown { text: text.into(), ..Shown::default() }
     }
 
-    pub(super) fn number(number: impl ToString) -> Shown {
-        Shown { text: number.to_string(), is: Is::Number, ..Shown::default() }
+    pub(super) fn number(number: impl Copy + ToString) -> Shown {
+        Shown::amount(number.to_string())
+    }
+
+    /// A number with its unit.
+    pub(super) fn amount(text: impl Into<String>) -> Shown {
+        Shown { text: text.into(), is: Is::Number, ..Shown::default() }
     }
 
     pub(super) fn code(text: impl Into<String>) -> Shown {
@@ -323,7 +328,6 @@ pub(super) enum FieldKind {
     /// One of these.
     Choice(Vec<String>),
     Tick,
-    Hidden,
 }
 
 impl Field {

@@ -228,13 +228,13 @@ impl Visit {
 
     fn menu(&self) -> Vec<Entry> {
         let operator = self.tenant.is_operator().is_ok();
-        let allowed = |(_, _, needed): &&(&str, &str, Needs)| match needed {
+        let allowed = |(_, _, needed): &&Offer| match needed {
             Needs::Nothing => true,
             Needs::Operator => operator,
             Needs::Admin => operator && self.is(Scope::Admin),
         };
         let here = |href: &str| self.path == href || href != "/" && self.path.starts_with(&format!("{href}/"));
-        let entry = |(group, links): &(&'static str, &[(&'static str, &'static str, Needs)])| Entry {
+        let entry = |(group, links): &(&'static str, &[Offer])| Entry {
             group,
             links: links.iter().filter(allowed).map(|(word, href, _)| Link { word, href, here: here(href) }).collect(),
         };
@@ -250,7 +250,10 @@ enum Needs {
     Admin,
 }
 
-const MENU: &[(&str, &[(&str, &str, Needs)])] = &[
+/// A word, where it leads, and who is offered it.
+type Offer = (&'static str, &'static str, Needs);
+
+const MENU: &[(&str, &[Offer])] = &[
     (
         "Collecting",
         &[

@@ -35,8 +35,6 @@ fn answered(id: &RequestId, answer: Answer) -> Response {
     answer.unwrap_or_else(|failure| failure.bare_answer(id))
 }
 
-// --- sources -------------------------------------------------------------------------------------------------------
-
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewSource {
@@ -331,8 +329,6 @@ fn millis(at: Ts) -> String {
     at.to_millis_text()
 }
 
-// --- the collector -------------------------------------------------------------------------------------------------
-
 pub(super) async fn status(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
@@ -401,8 +397,6 @@ fn status_json(source: &Source) -> Value {
         "reason": source.unsupported,
     })
 }
-
-// --- items ---------------------------------------------------------------------------------------------------------
 
 #[derive(Debug, Deserialize, Default)]
 #[serde(deny_unknown_fields)]
