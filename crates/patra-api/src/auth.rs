@@ -6,7 +6,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 use patra_core::Code;
-use patra_core::port::query::{Filter, View};
+use patra_core::port::query::{Filter, Key, View};
 use patra_core::project;
 use patra_core::tx::Scope;
 
@@ -49,6 +49,11 @@ impl Tenant {
                 .hint("say so with the header X-Project-Key")
                 .detail("field", PROJECT_QUERY.into())),
         }
+    }
+
+    /// The project that is looked at, for the eye.
+    pub(crate) fn shown(&self) -> Option<&str> {
+        self.asked.as_deref()
     }
 
     /// The project that something is done in.
@@ -97,7 +102,7 @@ impl Tenant {
     }
 
     /// Whether the key is for this project, and whether there is one. Nobody learns of projects that their key is not for.
-    async fn admit(&self, api: &Api, key: &str) -> Result<(), Failure> {
+    pub(crate) async fn admit(&self, api: &Api, key: &str) -> Result<(), Failure> {
         if !self.is_for(key) {
             let message = format!("this key is not for the project {key:?}");
             return Err(Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, message));
@@ -178,20 +183,62 @@ fn is_public(request: &Request) -> bool {
 }
 
 /// A key that is known.
-struct Known {
-    scope: Scope,
-    caller: Caller,
+pub(crate) struct Known {
+    pub(crate) scope: Scope,
+    pub(crate) caller: Caller,
     bound: Vec<String>,
     shares: bool,
 }
 
 impl Known {
-    /// Puts on the request who asks, and for which project.
-    async fn tenant(self, api: &Api, request: &mut Request) -> Result<(), Failure> {
-        let asked = asked(request.headers(), request.uri())?;
-        let tenant = Tenant { asked, bound: self.bound, shares: self.shares };
+    /// By the text that its owner has.
+    pub(crate) async fn by_text(api: &Api, text: &str) -> Result<Known, Failure> {
+        // One answer for every kind of wrong key: which one it is tells a guesser too much.
+        let stored = api.store.key(key::prefix(text).ok_or_else(invalid)?).await?.ok_or_else(invalid)?;
+        if stored.revoked || !key::matches(text, &stored.hash) {
+            return Err(invalid());
+        }
+        Ok(Known::of(stored))
+    }
+
+    /// By its public part, for somebody who has shown the whole before; a key that was revoked since is none.
+    pub(crate) async fn by_prefix(api: &Api, prefix: &str) -> Result<Known, Failure> {
+        let stored = api.store.key(prefix).await?.filter(|stored| !stored.revoked);
+        stored.map(Known::of).ok_or_else(invalid)
+    }
+
+    fn of(stored: Key) -> Known {
+        Known { scope: stored.scope, caller: Caller(stored.prefix), bound: stored.projects, shares: stored.shared }
+    }
+
+    /// Those projects that the key is for, by key.
+    pub(crate) async fn projects(&self, api: &Api) -> Result<Vec<String>, Failure> {
+        let mut known: Vec<_> = api.store.projects().await?.into_iter().map(|project| project.project_key).collect();
+        known.push(project::DEFAULT.to_owned());
+        known.sort();
+        known.dedup();
+        known.retain(|key| self.bound.is_empty() || self.bound.contains(key));
+        Ok(known)
+    }
+
+    /// It is for some projects only.
+    pub(crate) fn is_bound(&self) -> bool {
+        !self.bound.is_empty()
+    }
+
+    /// For one project; without one, for all that the key is for.
+    pub(crate) async fn tenant_of(&self, api: &Api, asked: Option<String>) -> Result<Tenant, Failure> {
+        let tenant = Tenant { asked, bound: self.bound.clone(), shares: self.shares };
         if let Some(key) = &tenant.asked {
             tenant.admit(api, key).await?;
+        }
+        Ok(tenant)
+    }
+
+    /// Puts on the request who asks, and for which project.
+    async fn tenant(self, api: &Api, request: &mut Request) -> Result<(), Failure> {
+        let tenant = self.tenant_of(api, asked(request.headers(), request.uri())?).await?;
+        if tenant.asked.is_some() {
             // The routes' own parameters are what is left.
             *request.uri_mut() = without_project(request.uri());
         }
@@ -237,23 +284,23 @@ fn without_project(uri: &Uri) -> Uri {
 }
 
 async fn check(api: &Api, header: Option<&str>, needed: Scope) -> Result<Known, Failure> {
-    let refused = |message: &str| {
-        Failure::new(StatusCode::UNAUTHORIZED, Code::Unauthorized, message)
-            .hint("send `Authorization: Bearer <key>`; `patra key create` makes one")
-    };
     let text = header
         .and_then(|value| value.split_once(' '))
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
         .map(|(_, text)| text.trim())
         .ok_or_else(|| refused("an API key is needed"))?;
-    // One answer for every kind of wrong key: which one it is tells a guesser too much.
-    let unknown = || refused("the API key is not valid");
-    let stored = api.store.key(key::prefix(text).ok_or_else(unknown)?).await?.ok_or_else(unknown)?;
-    if stored.revoked || !key::matches(text, &stored.hash) {
-        return Err(unknown());
-    }
-    require(stored.scope, needed)?;
-    Ok(Known { scope: stored.scope, caller: Caller(stored.prefix), bound: stored.projects, shares: stored.shared })
+    let known = Known::by_text(api, text).await?;
+    require(known.scope, needed)?;
+    Ok(known)
+}
+
+fn invalid() -> Failure {
+    refused("the API key is not valid")
+}
+
+fn refused(message: &str) -> Failure {
+    Failure::new(StatusCode::UNAUTHORIZED, Code::Unauthorized, message)
+        .hint("send `Authorization: Bearer <key>`; `patra key create` makes one")
 }
 
 /// Refuses a key whose scope is too small. The scope of the caller's key is an extension of the request.

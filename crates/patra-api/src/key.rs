@@ -6,6 +6,18 @@ use subtle::ConstantTimeEq as _;
 use patra_core::hash::sha256_hex;
 use patra_core::tx::{CreateKey, Scope};
 
+/// Longest name of a key.
+const MAX_NAME_BYTES: usize = 128;
+
+/// The name of a key, without the blanks around it.
+pub fn checked_name(name: &str) -> Result<&str, String> {
+    let name = name.trim();
+    if name.is_empty() || name.len() > MAX_NAME_BYTES || name.contains(char::is_control) {
+        return Err(format!("a key needs a name of 1 to {MAX_NAME_BYTES} bytes, without control characters"));
+    }
+    Ok(name)
+}
+
 /// A fresh key: the text for its owner, and what the store may know.
 pub fn generate(
     name: &str,

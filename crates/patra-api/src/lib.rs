@@ -5,6 +5,7 @@
 //! status 200 for a failure.
 
 mod auth;
+mod console;
 mod envelope;
 pub mod key;
 mod limiter;

@@ -5,19 +5,19 @@ mod credentials;
 mod docs;
 mod fields;
 mod health;
-mod input;
-mod jobs;
-mod manifests;
+pub(crate) mod input;
+pub(crate) mod jobs;
+pub(crate) mod manifests;
 mod metrics;
-mod operations;
+pub(crate) mod operations;
 mod ops;
-mod pool;
+pub(crate) mod pool;
 mod projects;
-mod replay;
+pub(crate) mod replay;
 mod scrape;
-mod sources;
+pub(crate) mod sources;
 mod specs;
-mod views;
+pub(crate) mod views;
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ use patra_core::tx::Scope;
 use crate::envelope::Failure;
 use crate::openapi::{Needs, Operation, Served, delete, get, post, put};
 use crate::request_id::{self, RequestId};
-use crate::{Api, auth};
+use crate::{Api, auth, console};
 use docs::Told;
 use fields::*;
 
@@ -49,6 +49,7 @@ const HTML: &str = "text/html";
 pub fn router(api: Api) -> Router {
     let Served { router, operations } = served(&api);
     router
+        .merge(console::router(api.clone()))
         .fallback(not_found)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(MAX_BODY))
@@ -340,7 +341,7 @@ async fn wrong_method(Extension(id): Extension<RequestId>, uri: Uri) -> Response
     Failure::new(StatusCode::METHOD_NOT_ALLOWED, Code::InvalidInput, message).answer_at(uri.path(), &id)
 }
 
-async fn deadline(Extension(id): Extension<RequestId>, request: Request, next: Next) -> Response {
+pub(crate) async fn deadline(Extension(id): Extension<RequestId>, request: Request, next: Next) -> Response {
     match tokio::time::timeout(DEADLINE, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
@@ -351,4 +352,4 @@ async fn deadline(Extension(id): Extension<RequestId>, request: Request, next: N
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -32,6 +32,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Serves until `stop` fires.
 pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
     let limits = Limits { connections: MAX_CONNECTIONS, head: HEAD_TIMEOUT, stall: STALL, drain: DRAIN };
+    // What would go on for ever, a page that listens, is told of the stop.
+    let router = router.layer(Extension(stop.clone()));
     serve_within(listener, &router, limits, &stop).await;
 }
 

@@ -22,7 +22,7 @@ use patra_connectors::auth::{Authoriser, Opened, Redactor};
 use patra_core::credential::{Credential, State, Token};
 use patra_core::gate::{Bucket, Decision};
 use patra_core::port::transport::{self, Request, Response};
-use patra_core::port::{Boxed, Clock, CommandsExt as _, Signer};
+use patra_core::port::{Boxed, Clock, CommandsExt as _, Signer, Transport};
 use patra_core::protocol::token::{Need, Refused};
 use patra_core::secret::Secrets;
 use patra_core::state::{AuthType, TokenStatus};
@@ -134,6 +134,11 @@ impl Credentials {
                 ports,
             }),
         }
+    }
+
+    /// The way out that it sends by.
+    pub(crate) fn transport(&self) -> &Arc<dyn Transport> {
+        &self.inner.ports.transport
     }
 
     /// Sends a request as whoever it should come from. Tries other credentials of the source when the far side rejects one

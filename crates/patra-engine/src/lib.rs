@@ -35,6 +35,7 @@ mod shared;
 pub mod sources;
 mod spans;
 mod sweeper;
+pub mod trial;
 
 pub use collector::{Asked, CollectorOptions, SCRAPER_ENABLED, check_source, introduce_types, poll_now};
 pub use credentials::{

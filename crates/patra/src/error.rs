@@ -8,6 +8,7 @@ use patra_core::Code;
 use patra_core::mask::mask;
 use patra_core::tx::TxError;
 use patra_engine::registry;
+use patra_engine::trial::{Unfit, UnfitKind};
 
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +121,17 @@ impl From<registry::Error> for Error {
             registry::Error::NotFound(message, hint) => Error::not_found(message).hint(hint),
             registry::Error::Problems(_) => Error::configuration(error.to_string()),
         }
+    }
+}
+
+impl From<Unfit> for Error {
+    fn from(unfit: Unfit) -> Error {
+        let error = match unfit.kind {
+            UnfitKind::Usage => Error::usage(unfit.message),
+            UnfitKind::NotFound => Error::not_found(unfit.message),
+            UnfitKind::Manifest => Error::configuration(unfit.message),
+        };
+        unfit.hint.into_iter().fold(error, Error::hint)
     }
 }
 

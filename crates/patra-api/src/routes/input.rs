@@ -8,9 +8,9 @@ use patra_core::state::Operation;
 use crate::envelope::Failure;
 
 /// The one parameter of a route's path.
-pub(super) type PathText = Result<Path<String>, PathRejection>;
+pub(crate) type PathText = Result<Path<String>, PathRejection>;
 
-pub(super) fn path_text(given: PathText) -> Result<String, Failure> {
+pub(crate) fn path_text(given: PathText) -> Result<String, Failure> {
     let Path(text) =
         given.map_err(|error| Failure { status: error.status(), ..Failure::bad_request(error.body_text()) })?;
     without_nul("the path", Some(&text))?;
@@ -26,7 +26,7 @@ pub(super) fn operation(word: &str) -> Result<Operation, Failure> {
 }
 
 /// PostgreSQL cannot store NUL and SQLite can: refused here, it is the same on both.
-pub(super) fn without_nul(name: &str, text: Option<&str>) -> Result<(), Failure> {
+pub(crate) fn without_nul(name: &str, text: Option<&str>) -> Result<(), Failure> {
     match text {
         Some(text) if text.contains('\0') => {
             Err(Failure::bad_request(format!("{name} must not hold the character NUL")))

@@ -37,7 +37,7 @@ pub(super) async fn list(
 }
 
 /// Refuses a job that is another project's as one that is not there.
-pub(super) async fn mine(api: &Api, tenant: &Tenant, job: &str) -> Result<(), Failure> {
+pub(crate) async fn mine(api: &Api, tenant: &Tenant, job: &str) -> Result<(), Failure> {
     let Some(key) = tenant.sight()? else { return Ok(()) };
     let filter =
         Filter { project_key: Some(key.to_owned()), public_id: Some(job.to_owned()), limit: 1, ..Filter::default() };

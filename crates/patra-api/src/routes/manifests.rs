@@ -135,7 +135,7 @@ pub(super) async fn remove(
 }
 
 /// Everything that is wrong with a manifest, in one answer.
-pub(super) fn unsound(problems: Vec<Problem>) -> Failure {
+pub(crate) fn unsound(problems: Vec<Problem>) -> Failure {
     let message = match problems.as_slice() {
         [one] => one.message.clone(),
         several => format!("{} problems", several.len()),

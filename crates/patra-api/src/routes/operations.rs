@@ -172,7 +172,12 @@ async fn cancel_target(
     input::without_nul("reason", Some(&why.reason))?;
     input::without_nul("by", why.by.as_deref())?;
     let by = why.by.unwrap_or_else(|| SOMEBODY.to_owned());
-    let done = api.store.run(Cancel { target, reason: why.reason, by }).await?;
+    end(api, Cancel { target, reason: why.reason, by }).await
+}
+
+/// Cancels, and counts what that ended.
+pub(crate) async fn end(api: &Api, cancel: Cancel) -> Result<(StatusCode, Value), Failure> {
+    let done = api.store.run(cancel).await?;
     if !done.found {
         return Err(missing(NOTHING_TO_CANCEL));
     }

@@ -24,11 +24,11 @@ use crate::key::random_hex;
 use crate::request_id::RequestId;
 
 /// The numbers of a batch in the path.
-type Place = Result<Path<(i64, u32)>, PathRejection>;
+pub(crate) type Place = Result<Path<(i64, u32)>, PathRejection>;
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Mode {
+pub(crate) enum Mode {
     #[default]
     Archive,
     Live,
@@ -79,6 +79,11 @@ async fn replayed(
 ) -> Result<replay::Report, Failure> {
     let (run, batch_no) = batch(api, tenant, place).await?;
     let Query(How { mode }) = how.map_err(|error| Failure::bad_request(error.body_text()))?;
+    report(api, run, batch_no, mode).await
+}
+
+/// Reads a batch once more and tells what differs.
+pub(crate) async fn report(api: &Api, run: RunId, batch_no: u32, mode: Mode) -> Result<replay::Report, Failure> {
     let recording = Recording::load(&*api.store, run, batch_no).await.map_err(refused)?;
     let report = match (mode, &api.live) {
         (Mode::Archive, _) => replay::from_archive(&recording, Some(&*api.store)).await,
@@ -114,12 +119,16 @@ async fn exported(
     auth::require(granted, Scope::Admin)?;
     let (run, batch_no) = batch(api, tenant, place).await?;
     let Export { reason, by, with_raw } = read(body)?;
+    let by = on_record(by.as_deref(), caller);
+    package(api, Wish { run, batch_no, by: &by, reason: &reason, with_raw }).await
+}
+
+/// A black box; that it leaves the house is put on record first.
+pub(crate) async fn package(api: &Api, wish: Wish<'_>) -> Result<Value, Failure> {
     let vault = api.vault.get().ok_or_else(|| {
         let message = "black boxes are signed with the master key, and this server has none";
         Failure::new(StatusCode::CONFLICT, Code::NotConfigured, message).hint("start it with PATRA_MASTER_KEY")
     })?;
-    let by = on_record(by.as_deref(), caller);
-    let wish = Wish { run, batch_no, by: &by, reason: &reason, with_raw };
     blackbox::export(&*api.store, vault, &api.clock, wish).await.map_err(|error| {
         let message = error.to_string();
         match error {
@@ -173,8 +182,17 @@ async fn drive(
         Some(request) => request,
         None => format!("redrive-{}", random_hex::<8>().map_err(|error| internal(error.to_string()))?),
     };
-    let by = on_record(by.as_deref(), caller);
-    match redrive::redrive(&*api.store, what, &request, &by).await {
+    drive_again(api, what, &request, &on_record(by.as_deref(), caller)).await
+}
+
+/// Drives a batch or a task again in production.
+pub(crate) async fn drive_again(
+    api: &Api,
+    what: What,
+    request: &str,
+    by: &str,
+) -> Result<(StatusCode, Value), Failure> {
+    match redrive::redrive(&*api.store, what, request, by).await {
         Ok(Redriven::ReadBack { batch, stats, next }) => {
             Ok((StatusCode::OK, json!({ "outcome": "READ_BACK", "batch": batch, "stats": stats, "next": next })))
         }
@@ -201,7 +219,7 @@ fn on_record(name: Option<&str>, caller: &Caller) -> String {
     }
 }
 
-async fn batch(api: &Api, tenant: &Tenant, place: Place) -> Result<(RunId, u32), Failure> {
+pub(crate) async fn batch(api: &Api, tenant: &Tenant, place: Place) -> Result<(RunId, u32), Failure> {
     let (run, batch_no) = number(place)?;
     match tenant.sees(api, View::Runs, run).await? {
         true => Ok((RunId(run), batch_no)),

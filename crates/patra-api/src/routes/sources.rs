@@ -35,8 +35,6 @@ fn answered(id: &RequestId, answer: Answer) -> Response {
     answer.unwrap_or_else(|failure| failure.bare_answer(id))
 }
 
-// --- sources -------------------------------------------------------------------------------------------------------
-
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewSource {
@@ -90,9 +88,15 @@ async fn add(api: &Api, tenant: &Tenant, body: Result<Json<NewSource>, JsonRejec
     let Json(NewSource { name, r#type, config, is_public, is_active, last_fetched_at }) =
         body.map_err(|error| unread(&error))?;
     let said = Said { r#type, name, config, is_public, is_active, last_fetched_at };
+    let id = save(api, tenant.project()?, said).await?;
+    Ok((StatusCode::CREATED, Json(source_json(&read(api, tenant, id).await?, false))).into_response())
+}
+
+/// Adds a source and tells its id.
+pub(crate) async fn save(api: &Api, project_key: &str, said: Said) -> Result<i64, Failure> {
     let source = sources::checked(said).map_err(Failure::bad_request)?;
     check_source(&*api.store, &source.r#type, &source.config).await?.map_err(Failure::bad_request)?;
-    let save = SaveSources { project_key: tenant.project()?.to_owned(), sources: vec![source] };
+    let save = SaveSources { project_key: project_key.to_owned(), sources: vec![source] };
     let saved = api.store.run(Arc::new(save)).await?;
     let saved = saved.sources.first().ok_or_else(|| unexpected("nothing was stored"))?;
     if saved.existed {
@@ -102,8 +106,7 @@ async fn add(api: &Api, tenant: &Tenant, body: Result<Json<NewSource>, JsonRejec
             .hint("change that one with PUT"));
     }
     (api.nudge)();
-    let source = read(api, tenant, saved.id.0).await?;
-    Ok((StatusCode::CREATED, Json(source_json(&source, false))).into_response())
+    Ok(saved.id.0)
 }
 
 pub(super) async fn show(
@@ -253,7 +256,7 @@ fn of(tenant: &Tenant, id: i64) -> Result<ChangeSource, Failure> {
     Ok(ChangeSource { id, project_key: tenant.project()?.to_owned(), ..ChangeSource::default() })
 }
 
-async fn update(api: &Api, change: ChangeSource) -> Result<(), Failure> {
+pub(crate) async fn update(api: &Api, change: ChangeSource) -> Result<(), Failure> {
     let id = change.id;
     match api.store.run(change).await {
         Ok(SourceChanged::Changed) => {
@@ -274,7 +277,7 @@ async fn read(api: &Api, tenant: &Tenant, id: i64) -> Result<Source, Failure> {
     api.store.sources(filter).await?.pop().ok_or_else(|| unknown(id))
 }
 
-fn unknown(id: i64) -> Failure {
+pub(crate) fn unknown(id: i64) -> Failure {
     Failure::new(StatusCode::NOT_FOUND, Code::NotFound, format!("there is no source {id}"))
 }
 
@@ -325,8 +328,6 @@ fn config(source: &Source) -> Value {
 fn millis(at: Ts) -> String {
     at.to_millis_text()
 }
-
-// --- the collector -------------------------------------------------------------------------------------------------
 
 pub(super) async fn status(
     State(api): State<Api>,
@@ -396,8 +397,6 @@ fn status_json(source: &Source) -> Value {
         "reason": source.unsupported,
     })
 }
-
-// --- items ---------------------------------------------------------------------------------------------------------
 
 #[derive(Debug, Deserialize, Default)]
 #[serde(deny_unknown_fields)]

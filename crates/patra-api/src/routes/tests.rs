@@ -20,8 +20,8 @@ use patra_testkit::memory::SharedMem;
 
 use crate::{Api, key, router};
 
-struct Door {
-    api: Api,
+pub(crate) struct Door {
+    pub(crate) api: Api,
 }
 
 fn vault() -> Arc<Vault> {
@@ -40,7 +40,7 @@ fn vault() -> Arc<Vault> {
 }
 
 impl Door {
-    fn new() -> Door {
+    pub(crate) fn new() -> Door {
         let clock = Arc::new(ManualClock::new(patra_core::Ts::from_secs(1_000)));
         let store = Arc::new(SharedMem::new(clock.clone()));
         let gate = patra_engine::gate::Gate::new(store.clone(), clock.clone(), "test", 0);
@@ -64,7 +64,7 @@ impl Door {
         }
     }
 
-    async fn key(&self, scope: Scope) -> String {
+    pub(crate) async fn key(&self, scope: Scope) -> String {
         let (text, create) = key::generate("test", scope, Vec::new(), false, false).unwrap();
         self.api.store.run(create).await.unwrap();
         text

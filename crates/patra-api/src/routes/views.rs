@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use patra_core::port::query::{Filter, View};
+use patra_core::port::query::{Filter, Row, View};
 use patra_core::tx::Scope;
 
 use super::input::{self, PathText};
@@ -31,7 +31,7 @@ pub(super) struct Params {
 }
 
 impl Params {
-    fn filter(self, tenant: &Tenant) -> Result<Filter, Failure> {
+    fn filter(self) -> Result<Filter, Failure> {
         if self.limit.is_some_and(|limit| limit == 0 || limit > Filter::MAX_LIMIT) {
             return Err(Failure::bad_request(format!("limit must be between 1 and {}", Filter::MAX_LIMIT)));
         }
@@ -40,7 +40,7 @@ impl Params {
         input::without_nul("status", self.status.as_deref())?;
         input::without_nul("job_type", self.job_type.as_deref())?;
         Ok(Filter {
-            project_key: tenant.sight()?.map(str::to_owned),
+            project_key: None,
             id: None,
             provenance_code: self.provenance,
             endpoint_name: self.endpoint,
@@ -78,14 +78,7 @@ pub(super) async fn list(
             .hint(format!("one of: {}", known.join(", ")))
         })
     });
-    // Who else has a key, what we are known by elsewhere, and what left the house is the administrators' business.
-    let allowed = view.and_then(|view| match view {
-        View::Keys | View::Credentials | View::CredentialStates | View::Exports => {
-            auth::require(granted, Scope::Admin).map(|()| view)
-        }
-        _ => Ok(view),
-    });
-    match allowed {
+    match view.and_then(|view| allowed(granted, view).map(|()| view)) {
         Ok(view) => rows(&api, &id, &tenant, view, params).await,
         Err(failure) => failure.answer(&id),
     }
@@ -98,9 +91,17 @@ pub(super) async fn credentials(
     Extension(tenant): Extension<Tenant>,
     params: Asked,
 ) -> Response {
-    match auth::require(granted, Scope::Admin) {
+    match allowed(granted, View::Credentials) {
         Ok(()) => rows(&api, &id, &tenant, View::Credentials, params).await,
         Err(failure) => failure.answer(&id),
+    }
+}
+
+/// Who else has a key, what we are known by elsewhere, and what left the house is the administrators' business.
+pub(crate) fn allowed(granted: Scope, view: View) -> Result<(), Failure> {
+    match view {
+        View::Keys | View::Credentials | View::CredentialStates | View::Exports => auth::require(granted, Scope::Admin),
+        _ => Ok(()),
     }
 }
 
@@ -116,7 +117,18 @@ pub(super) async fn rows(api: &Api, id: &RequestId, tenant: &Tenant, view: View,
 
 async fn read(api: &Api, tenant: &Tenant, view: View, params: Asked) -> Result<(Vec<String>, Option<i64>), Failure> {
     let Query(params) = params.map_err(|error| Failure::bad_request(error.body_text()))?;
-    let mut filter = params.filter(tenant)?;
+    let (rows, next) = found(api, tenant, view, params.filter()?).await?;
+    Ok((rows.iter().map(|row| view.to_json_text(row)).collect(), next))
+}
+
+/// Those rows that are there for a tenant, and where the next page begins.
+pub(crate) async fn found(
+    api: &Api,
+    tenant: &Tenant,
+    view: View,
+    mut filter: Filter,
+) -> Result<(Vec<Row>, Option<i64>), Failure> {
+    filter.project_key = tenant.sight()?.map(str::to_owned);
     // Where rows are of no project, they are for who runs the house.
     if view.owner().is_none() {
         tenant.is_operator()?;
@@ -130,7 +142,7 @@ async fn read(api: &Api, tenant: &Tenant, view: View, params: Asked) -> Result<(
     let rows = api.store.list(view, filter).await?;
     let next =
         rows.last().filter(|_| rows.len() == limit).and_then(|row| view.cell(row, "id")).and_then(|id| id.as_int());
-    Ok((rows.iter().map(|row| view.to_json_text(row)).collect(), next))
+    Ok((rows, next))
 }
 
 /// Rows go out as the JSON text they are: parsing and printing them again would round numbers and reorder members.

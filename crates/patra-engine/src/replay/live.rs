@@ -1,20 +1,21 @@
-//! The way out of a live replay: the gate, the credential, and a store that refuses to write. A token that has run out is not
+//! The way out of a live replay, and of a trial: the gate, the credential, and a store that refuses to write. A token that has run out is not
 //! renewed by a replay: that would be a write, and production does it anyway.
 
 use std::sync::Arc;
 
 use patra_connectors::{Exchange, Pager};
-use patra_core::Code;
 use patra_core::port::{Clock, Transport};
 use patra_core::protocol::run::{Page, Refusal};
 use patra_core::protocol::token::Refused;
+use patra_core::{Code, Fault};
 
 use super::recording::Case;
 use super::{Error, ReadOnly};
 use crate::credentials::{CredentialOptions, Credentials, Errand, Pass, Permits, Pool};
 use crate::gate::{Gate, Lane};
-use crate::probe::Pace;
+use crate::probe::{self, Look, Pace, Probe};
 use crate::shared::Ports;
+use crate::trial::Trial;
 
 #[derive(Clone, Debug)]
 pub struct Live {
@@ -39,6 +40,14 @@ impl Live {
     /// The same through the gate that all processes share.
     pub fn through(self, gate: Arc<Gate>) -> Live {
         Live { gate: Some(gate), ..self }
+    }
+
+    /// Reads pages of what is tried, and hands each to `show`. Nothing is stored.
+    pub async fn try_out(&self, trial: &Trial, pages: u32, show: impl FnMut(&Look) + Send) -> Result<(), Fault> {
+        let Trial { spec, window, params, .. } = trial;
+        let (credentials, gate) = (Some(&self.credentials), self.gate.as_ref());
+        let look = Probe { spec, window: *window, params, pages, credentials, gate };
+        probe::probe(self.credentials.transport(), &self.clock, look, show).await
     }
 
     /// One exchange as a run would make it, under a correlation id that says it is none.

@@ -10,9 +10,6 @@ use crate::cli::{Global, Key};
 use crate::error::{Error, Exit};
 use crate::{output, store};
 
-/// Longest name of a key.
-const MAX_NAME_BYTES: usize = 128;
-
 pub(crate) async fn run(global: &Global, command: &Key) -> Result<Exit, Error> {
     match command {
         Key::List => {
@@ -20,11 +17,9 @@ pub(crate) async fn run(global: &Global, command: &Key) -> Result<Exit, Error> {
             output::rows(global.output, View::Keys, &rows)?;
         }
         Key::Create { name, scope, projects, shared } => {
-            let name = name.trim();
-            if name.is_empty() || name.len() > MAX_NAME_BYTES || name.contains(char::is_control) {
-                let message = format!("a key needs a name of 1 to {MAX_NAME_BYTES} bytes, without control characters");
-                return Err(Error::usage(message).hint("say what it is for, to recognise it in `patra key list`"));
-            }
+            let name = patra_api::key::checked_name(name).map_err(|message| {
+                Error::usage(message).hint("say what it is for, to recognise it in `patra key list`")
+            })?;
             let opened = store::open(global).await?;
             for key in projects {
                 store::known_project(&*opened.store, key).await?;

@@ -10,17 +10,16 @@ use std::path::Path;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
+use patra_engine::trial::{compiled, endpoint};
 use patra_spec::{Manifest, Overrides};
 
 use super::apply;
-use super::r#try::{compiled, endpoint};
 use crate::cli::{Global, Output, Test};
 use crate::error::{Error, Exit};
 use crate::output;
 use crate::progress::say;
 
 use case::Case;
-pub(crate) use check::{method_name, next_value, record_value};
 use diff::Difference;
 
 /// What became of all tests.

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use patra_connectors::{Ask, Pager};
-use patra_core::port::transport::{Method, Request, Response};
+use patra_core::port::transport::{Request, Response};
 use patra_core::protocol::run::{Page, Refusal};
-use patra_core::record::Record;
 use patra_core::{Fault, Ts, Window};
+use patra_engine::trial::{bound, method_name, next_value, record_value};
 use patra_engine::{Outlook, Walk, masked};
 use patra_spec::snapshot::Snapshot;
 
@@ -40,7 +40,7 @@ pub(crate) fn check(
     let here = case.at.clone().unwrap_or_else(|| walk.first());
     let to = case.to.unwrap_or(LAST);
     let window = Window::new(case.from.unwrap_or(FIRST), to).ok_or("`from` must lie before `to`")?;
-    let params = crate::commands::r#try::bound(spec, &case.params)?.0;
+    let params = bound(spec, &case.params)?.0;
     let pager = Pager::new(spec).map_err(|fault| fault.message)?;
     let now = case.now.unwrap_or(to);
     let ask = Ask { position: &here, window: spec.asked(window), page_size: walk.page_size(), params: &params, now };
@@ -165,25 +165,6 @@ fn warnings(expected: &[String], found: &[String], out: &mut Vec<Difference>) {
     }
 }
 
-/// As `expect.next` writes it.
-pub(crate) fn next_value(next: &Outlook) -> Value {
-    match next {
-        Outlook::Next { position, .. } => json!(position),
-        Outlook::End { .. } => json!("end"),
-        Outlook::Cut { .. } => json!("cut"),
-        Outlook::Partial { .. } => json!("partial"),
-        Outlook::Broken { why } => json!(format!("broken: {why}")),
-    }
-}
-
-/// As `expect.first` writes it.
-pub(crate) fn record_value(record: &Record) -> Value {
-    let json = |text: &str| serde_json::from_str::<Value>(text).unwrap_or(Value::Null);
-    let payload = std::str::from_utf8(&record.payload).map(json).unwrap_or_default();
-    let updated_at = record.version.updated_at.to_short_text();
-    json!({ "id": record.key, "updated_at": updated_at, "fields": json(&record.fields), "payload": payload })
-}
-
 /// A time may be written in any way that a manifest knows.
 fn with_time(expected: &Value) -> Value {
     let mut expected = expected.clone();
@@ -192,13 +173,6 @@ fn with_time(expected: &Value) -> Value {
         members.insert("updated_at".into(), json!(time.to_short_text()));
     }
     expected
-}
-
-pub(crate) fn method_name(method: Method) -> &'static str {
-    match method {
-        Method::Get => "GET",
-        Method::Post => "POST",
-    }
 }
 
 /// Ids are texts, also where they look like numbers.

@@ -11,10 +11,10 @@ use patra_core::params::Params;
 use patra_core::port::transport::Response;
 use patra_core::record::Record;
 use patra_core::{Ts, Window};
+use patra_engine::trial::{method_name, next_value};
 use patra_engine::{Look, Walk};
 use patra_spec::{Format, Snapshot};
 
-use crate::commands::test::{method_name, next_value};
 use crate::error::Error;
 
 /// Records of a page that its test names.

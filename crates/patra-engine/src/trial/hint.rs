@@ -3,7 +3,7 @@
 use patra_core::Code;
 use patra_core::protocol::run::Refusal;
 
-pub(super) fn hint(refusal: &Refusal) -> &'static str {
+pub fn hint(refusal: &Refusal) -> &'static str {
     match (refusal.evidence.status, refusal.fault.code) {
         (_, Code::NotConfigured) => "`patra credential add` puts a credential into the vault",
         (401 | 403, _) | (_, Code::UpstreamAuthFailed) => {
@@ -31,7 +31,7 @@ pub(super) fn hint(refusal: &Refusal) -> &'static str {
 }
 
 /// What most often is wrong when a page was read and little came of it.
-pub(super) fn advice(items: u32, rejected: usize) -> Option<&'static str> {
+pub fn advice(items: u32, rejected: usize) -> Option<&'static str> {
     match items {
         0 => Some("no items: is the window empty at the far side (--from, --to), or does items_path miss the list?"),
         items if rejected * 2 > items as usize => {

@@ -1,0 +1,274 @@
+//! From a job down to a batch: what it is, what came of it, where it failed.
+
+mod batch;
+mod plan;
+
+use axum::Extension;
+use axum::response::Response;
+use serde_json::Value;
+
+use patra_core::port::query::{Cell, Filter, Progress, Row, View};
+use patra_core::tx::Scope;
+
+use super::lists::{self, encoded, missing, name, number, shown, title, whole};
+use super::page::{Action, Actions, Code, Facts, Note, Page, Shown, Step, Strip, Table, Tone};
+use super::visit::Visit;
+use crate::envelope::Failure;
+use crate::routes::input::{PathText, path_text};
+use crate::routes::views;
+
+pub(super) use crate::routes::replay::Place;
+pub(super) use batch::batch;
+pub(super) use plan::plan;
+
+/// Batches that a page shows.
+const MOST_BATCHES: u32 = 200;
+/// Rows of what belongs to something.
+const MOST_ROWS: u32 = 50;
+
+pub(super) async fn job(Extension(visit): Extension<Visit>, id: PathText) -> Response {
+    let page = async {
+        let id = path_text(id)?;
+        let progress = visit.api.store.progress(&id).await?;
+        let progress = progress.filter(|progress| visit.tenant.is_seen(&progress.project_key));
+        let progress = progress.ok_or_else(|| missing(format!("there is no job {id:?}")))?;
+        let at = format!("/jobs/{}", encoded(&id));
+        let mut page = Page::new(format!("Job {id}")).under("Jobs", "/jobs").live().with(progressed(&progress));
+        if visit.is(Scope::Write) && !progress.is_finished() {
+            let cancel = Action::new("Cancel", format!("{at}/cancel"), format!("patra cancel job {id}")).final_();
+            page = page.with(Actions(vec![cancel]));
+        }
+        for (word, text) in [("Remarks", &progress.remarks), ("Result", &progress.result)] {
+            if let Some(value) = text.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok()) {
+                page = page.with(Code::json(word, &value));
+            }
+        }
+        let filter = Filter { instance: Some(progress.instance.0), limit: MOST_ROWS, ..Filter::default() };
+        Ok(page.with(part(&visit, View::Plans, "Plans", filter, String::new()).await?))
+    };
+    visit.show(page.await)
+}
+
+fn progressed(progress: &Progress) -> Facts {
+    let status = if progress.is_finished() { "ended" } else { "under way" };
+    let mut facts = vec![
+        ("status".to_owned(), Shown::status(progress.trigger_status.as_str())),
+        ("work".to_owned(), Shown::text(status)),
+        ("type".to_owned(), Shown::text(progress.job_type.as_str())),
+        ("project".to_owned(), Shown::text(progress.project_key.as_str())),
+        ("asked for".to_owned(), Shown::time(progress.created_at)),
+        ("began".to_owned(), Shown::maybe_time(progress.started_at)),
+        ("ended".to_owned(), Shown::maybe_time(progress.finished_at)),
+    ];
+    let counts = [
+        ("tasks queued", progress.tasks_queued),
+        ("tasks active", progress.tasks_active),
+        ("tasks succeeded", progress.tasks_succeeded),
+        ("tasks partial", progress.tasks_partial),
+        ("tasks failed", progress.tasks_failed),
+        ("tasks cancelled", progress.tasks_cancelled),
+        ("partitions", progress.partitions),
+        ("batches", progress.batches),
+        ("inserted", progress.inserted),
+        ("updated", progress.updated),
+        ("skipped", progress.skipped),
+        ("rejected", progress.rejected),
+        ("retries", progress.retries),
+        ("throttled", progress.throttled),
+    ];
+    facts.extend(counts.map(|(word, count)| (word.to_owned(), Shown::number(count))));
+    Facts { title: String::new(), facts }
+}
+
+pub(super) async fn slice(Extension(visit): Extension<Visit>, id: PathText) -> Response {
+    let page = async {
+        let id = number(id)?;
+        let row = lists::one(&visit, View::Slices, id).await?;
+        let plan = int(View::Slices, &row, "plan_id");
+        let lineage = visit.api.store.lineage(patra_core::PlanId(plan)).await?;
+        let tasks = lineage.map(|lineage| lineage.tasks).unwrap_or_default();
+        let tasks = tasks.iter().filter(|task| task["slice_id"].as_i64() == Some(id)).map(|task| task["id"].as_i64());
+        let mut table = Table::new("Tasks", &["task"], "It has none.");
+        for task in tasks.flatten() {
+            table.row(Tone::Plain, vec![Shown::number(task).to(format!("/tasks/{task}"))]);
+        }
+        let page = Page::new(name(View::Slices, &row)).under("Plans", "/plans");
+        let page = page.under(format!("Plan {plan}"), format!("/plans/{plan}")).with_all(whole(View::Slices, &row));
+        Ok(page.with_all(work(&visit, "slice", id, &row, View::Slices)).with(table))
+    };
+    visit.show(page.await)
+}
+
+pub(super) async fn task(Extension(visit): Extension<Visit>, id: PathText) -> Response {
+    let page = async {
+        let id = number(id)?;
+        let row = lists::one(&visit, View::Tasks, id).await?;
+        let plan = int(View::Tasks, &row, "plan_id");
+        let of_task = Filter { task: Some(id), ..Filter::default() };
+        let runs = Filter { limit: MOST_ROWS, ..of_task.clone() };
+        let page = Page::new(name(View::Tasks, &row))
+            .under("Plans", "/plans")
+            .under(format!("Plan {plan}"), format!("/plans/{plan}"))
+            .live()
+            .with_all(failed(View::Tasks, &row))
+            .with_all(work(&visit, "task", id, &row, View::Tasks));
+        let page = page
+            .with(strip(&visit, "Batches", of_task.clone()).await?)
+            .with(part(&visit, View::Runs, "Runs", runs, format!("/runs?task={id}")).await?)
+            .with_all(whole(View::Tasks, &row));
+        let rejected = Filter { limit: MOST_ROWS, ..of_task };
+        let rejected =
+            part(&visit, View::Quarantine, "Records set aside", rejected, format!("/quarantine?task={id}")).await?;
+        Ok(if rejected.rows.is_empty() { page } else { page.with(rejected) })
+    };
+    visit.show(page.await)
+}
+
+pub(super) async fn run(Extension(visit): Extension<Visit>, id: PathText) -> Response {
+    let page = async {
+        let id = number(id)?;
+        let row = lists::one(&visit, View::Runs, id).await?;
+        let (plan, task) = (int(View::Runs, &row, "plan_id"), int(View::Runs, &row, "task_id"));
+        let of_run = Filter { run: Some(id), ..Filter::default() };
+        let batches = Filter { limit: MOST_ROWS, ..of_run.clone() };
+        let page = Page::new(name(View::Runs, &row))
+            .under(format!("Plan {plan}"), format!("/plans/{plan}"))
+            .under(format!("Task {task}"), format!("/tasks/{task}"))
+            .live()
+            .with_all(failed(View::Runs, &row));
+        let page = page
+            .with(strip(&visit, "Timeline", of_run).await?)
+            .with(part(&visit, View::Batches, "Batches", batches, format!("/batches?run={id}")).await?)
+            .with_all(whole(View::Runs, &row));
+        Ok(page)
+    };
+    visit.show(page.await)
+}
+
+pub(super) async fn cursor(Extension(visit): Extension<Visit>, id: PathText) -> Response {
+    let page = async {
+        let row = lists::one(&visit, View::Cursors, number(id)?).await?;
+        Ok(Page::new(name(View::Cursors, &row))
+            .under("Cursors", "/cursors")
+            .live()
+            .with_all(whole(View::Cursors, &row)))
+    };
+    visit.show(page.await)
+}
+
+pub(super) async fn quarantined(Extension(visit): Extension<Visit>, id: PathText) -> Response {
+    let page = async {
+        let (view, id) = (View::Quarantine, number(id)?);
+        let row = lists::one(&visit, view, id).await?;
+        let text = |column| text(view, &row, column);
+        let mut page = Page::new(name(view, &row)).under(title(view), "/quarantine");
+        page = page.with(Note::new(Tone::Bad, format!("{} {}", text("error_code"), text("reason"))));
+        if visit.is(Scope::Write) && matches!(text("status_code").as_str(), "OPEN" | "SIGNALLED") {
+            page = page.with(Actions(rejected_actions(
+                id,
+                &text("provenance_code"),
+                &text("endpoint_name"),
+                &text("dedup_key"),
+            )));
+        }
+        Ok(page.with_all(whole(view, &row)))
+    };
+    visit.show(page.await)
+}
+
+/// What can be done about a record that was set aside.
+pub(super) fn rejected_actions(id: i64, provenance: &str, endpoint: &str, key: &str) -> Vec<Action> {
+    let mut actions = Vec::new();
+    if !key.is_empty() {
+        let twin = format!("patra signal {provenance} {endpoint} --id {key}");
+        actions.push(Action::new("Fetch again", format!("/quarantine/{id}/retry"), twin));
+    }
+    let twin = format!("patra quarantine abandon {id}");
+    actions.push(Action::new("Give up", format!("/quarantine/{id}/abandon"), twin).final_());
+    actions
+}
+
+pub(super) async fn hold(Extension(visit): Extension<Visit>, id: PathText) -> Response {
+    let page = async {
+        let (view, id) = (View::Holds, number(id)?);
+        let row = lists::one(&visit, view, id).await?;
+        let mut page = Page::new(name(view, &row)).under(title(view), "/holds");
+        if visit.is(Scope::Write) && view.cell(&row, "released_at") == Some(Cell::Null) {
+            let release = Action::new("Release", format!("/holds/{id}/release"), format!("patra resume hold {id}"));
+            page = page.with(Actions(vec![release]));
+        }
+        Ok(page.with_all(whole(view, &row)))
+    };
+    visit.show(page.await)
+}
+
+/// Pause, resume, cancel and, for a task that has ended, once more.
+fn work(visit: &Visit, level: &'static str, id: i64, row: &Row, view: View) -> Option<Actions> {
+    if !visit.is(Scope::Write) {
+        return None;
+    }
+    let action =
+        |label, word: &str| Action::new(label, format!("/{level}s/{id}/{word}"), format!("patra {word} {level} {id}"));
+    let ended = matches!(text(view, row, "status_code").as_str(), "SUCCEEDED" | "PARTIAL" | "FAILED" | "CANCELLED");
+    let mut actions = Vec::new();
+    if level == "task" && ended {
+        let twin = format!("patra replay --task {id} --redrive");
+        actions.push(Action::new("Drive again", format!("/tasks/{id}/redrive"), twin));
+    }
+    if level != "task" || !ended {
+        if visit.tenant.is_operator().is_ok() {
+            actions.extend([action("Pause", "pause"), action("Resume", "resume")]);
+        }
+        actions.push(action("Cancel", "cancel").final_());
+    }
+    Some(Actions(actions))
+}
+
+/// Why it failed, before all else.
+fn failed(view: View, row: &Row) -> Option<Note> {
+    match view.cell(row, "error") {
+        Some(Cell::Json(error)) => {
+            let status = text(view, row, "status_code");
+            let tone = if Tone::of(&status) == Tone::Bad { Tone::Bad } else { Tone::Warn };
+            Some(Note::new(tone, lists::cause(&error)))
+        }
+        _ => None,
+    }
+}
+
+/// A table of what belongs to something, at most a page of it.
+async fn part(visit: &Visit, view: View, heading: &str, filter: Filter, more: String) -> Result<Table, Failure> {
+    let table = lists::rows(visit, view, filter).await?;
+    let more = table.next.as_ref().map(|_| more).filter(|more| !more.is_empty());
+    Ok(Table { title: heading.to_owned(), next: None, more, ..table })
+}
+
+/// Batches in their order; those that failed are red.
+async fn strip(visit: &Visit, heading: &str, filter: Filter) -> Result<Strip, Failure> {
+    let filter = Filter { limit: MOST_BATCHES, ..filter };
+    let (rows, next) = views::found(&visit.api, &visit.tenant, View::Batches, filter).await?;
+    let steps = rows.iter().rev().map(|row| {
+        let view = View::Batches;
+        let (run, no) = (int(view, row, "run_id"), int(view, row, "batch_no"));
+        let (status, cause) = (text(view, row, "status_code"), shown(view, row, "error").text);
+        let latency = int(view, row, "latency_ms");
+        step(run, no, &status, &format!("{latency} ms {}", cause.trim_matches('–')))
+    });
+    Ok(Strip { title: heading.to_owned(), steps: steps.collect(), left_out: u64::from(next.is_some()) })
+}
+
+fn step(run: i64, no: i64, status: &str, says: &str) -> Step {
+    let says = format!("run {run} batch {no} {status} {}", says.trim());
+    Step { word: no.to_string(), says, href: lists::batch_at(run, no), tone: Tone::of(status) }
+}
+
+fn int(view: View, row: &Row, column: &str) -> i64 {
+    view.cell(row, column).and_then(|cell| cell.as_int()).unwrap_or_default()
+}
+
+fn text(view: View, row: &Row, column: &str) -> String {
+    match view.cell(row, column) {
+        Some(Cell::Text(text)) => text,
+        _ => String::new(),
+    }
+}

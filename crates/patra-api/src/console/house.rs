@@ -1,0 +1,312 @@
+//! What all work has in common: gates and budgets, alerts, the URL pool, credentials, keys, settings.
+
+use axum::Extension;
+use axum::response::Response;
+
+use patra_core::port::CommandsExt as _;
+use patra_core::port::pool::UrlFilter;
+use patra_core::port::query::{Cell, Filter, Row, View};
+use patra_core::project::Sight;
+use patra_core::source::{MAX_MINUTES, TYPES};
+use patra_core::tx::{Configure, RevokeKey, Scope};
+use patra_engine::sources::checked_type;
+
+use super::lists;
+use super::page::{Action, Field, FieldKind, Form, Note, Page, Shown, Table, Tone};
+use super::visit::Visit;
+use crate::envelope::Failure;
+use crate::key;
+use crate::routes::input::{PathText, path_text};
+
+/// URLs of one page.
+const PAGE: u32 = 50;
+/// Settings that say nothing to people, or that nobody needs to see.
+const HIDDEN: &[&str] = &["cookie_salt"];
+
+pub(super) async fn gates(Extension(visit): Extension<Visit>) -> Response {
+    let page = async {
+        visit.tenant.is_operator()?;
+        let (api, now) = (&visit.api, visit.api.clock.now());
+        let head = [
+            "rate key",
+            "state",
+            "rate now",
+            "declared",
+            "left of the hour",
+            "left of the day",
+            "permits",
+            "slowed down",
+            "changed",
+        ];
+        let mut table = Table::new("", &head, "Nothing has been asked of any far side yet.");
+        for gate in patra_engine::operations::gates(&*api.store, &*api.clock).await? {
+            let view = &gate.view;
+            let (state, tone) = match view.cooldown_until.filter(|until| *until > now) {
+                Some(until) => (format!("silent until {}", until.to_short_text()), Tone::Warn),
+                None if view.remaining() == Some(0) => ("used up".to_owned(), Tone::Bad),
+                None if view.is_soft() => ("little left".to_owned(), Tone::Warn),
+                None => ("open".to_owned(), Tone::Plain),
+            };
+            let left = |of: Option<patra_core::gate::Standing>| {
+                of.map_or_else(
+                    || Shown::text("no limit"),
+                    |of| Shown::amount(format!("{} of {}", of.remaining, of.limit)),
+                )
+            };
+            let cells = vec![
+                Shown::code(gate.rate_key.as_str()),
+                Shown::text(state),
+                Shown::amount(format!("{:.2}/s", view.rate)),
+                Shown::amount(format!("{:.2}/s", view.declared.per_sec)),
+                left(view.hourly),
+                left(view.daily),
+                Shown::number(view.permits),
+                Shown::number(view.lowered),
+                Shown::time(gate.updated_at),
+            ];
+            table.row(tone, cells);
+        }
+        Ok(Page::new("Gates and budgets").live().with(table))
+    };
+    visit.show(page.await)
+}
+
+pub(super) async fn alerts(Extension(visit): Extension<Visit>) -> Response {
+    let page = async {
+        visit.tenant.is_operator()?;
+        let head = ["alert", "state", "level", "about", "value", "threshold", "since", "told"];
+        let mut table = Table::new("", &head, "Nothing has been watched yet.");
+        for alert in visit.api.store.alerts().await? {
+            let firing = alert.state.firing;
+            let cells = vec![
+                Shown::text(alert.alert.as_str()),
+                Shown::status(if firing { "firing" } else { "quiet" }),
+                Shown::text(alert.level.as_str()),
+                Shown::text(alert.subject.as_str()),
+                Shown::number(alert.value),
+                Shown::number(alert.threshold),
+                Shown::maybe_time(alert.state.since),
+                Shown::maybe_time(alert.state.told_at),
+            ];
+            table.row(if firing { Tone::Bad } else { Tone::Plain }, cells);
+        }
+        Ok(Page::new("Alerts").live().with(table))
+    };
+    visit.show(page.await)
+}
+
+pub(super) async fn pool(Extension(visit): Extension<Visit>) -> Response {
+    let page = async {
+        let (project, page) = (visit.tenant.sight()?, visit.query.number("page")?.unwrap_or(1u32).max(1));
+        let domain = visit.query.text("domain").to_lowercase();
+        let found = visit.api.store.pool_urls(UrlFilter {
+            project_key: project.unwrap_or_default().to_owned(),
+            // Without a project there is the shared library only.
+            sight: if project.is_some() { Sight::Effective } else { Sight::Shared },
+            source: None,
+            domain: Some(domain.clone()).filter(|domain| !domain.is_empty()),
+            offset: u64::from(page - 1) * u64::from(PAGE),
+            limit: PAGE,
+        });
+        let found = found.await?;
+        let mut table = Table::new(
+            format!("{} URLs", found.total),
+            &["id", "url", "domain", "found in", "library", "when"],
+            "There are none.",
+        );
+        for url in &found.items {
+            let cells = vec![
+                Shown::number(url.id),
+                Shown::text(url.url.as_str()),
+                Shown::text(url.domain.as_str()),
+                Shown::text(url.source.as_str()),
+                Shown::text(url.library.as_str()),
+                Shown::time(url.created_at),
+            ];
+            table.row(Tone::Plain, cells);
+        }
+        let more = u64::from(page) * u64::from(PAGE) < found.total;
+        table.next = more.then(|| format!("/pool?domain={}&page={}", lists::encoded(&domain), page + 1));
+        let form = Form {
+            title: String::new(),
+            method: "get",
+            action: "/pool".to_owned(),
+            fields: vec![Field::new("domain", "Domain", domain, FieldKind::Line)],
+            button: "Filter".to_owned(),
+            twin: "patra pool list".to_owned(),
+        };
+        Ok(Page::new("URL pool").with(form).with(table))
+    };
+    visit.show(page.await)
+}
+
+pub(super) async fn credentials(Extension(visit): Extension<Visit>) -> Response {
+    let page = async {
+        let all = Filter { limit: Filter::MAX_LIMIT, ..Filter::default() };
+        let known = lists::rows(&visit, View::Credentials, all.clone()).await?;
+        let states = lists::rows(&visit, View::CredentialStates, all).await?;
+        let page =
+            Page::new("Credentials").live().with(Table { title: "In the vault".to_owned(), next: None, ..known });
+        let page = page.with(Table {
+            title: "Tokens".to_owned(),
+            empty: "No token was fetched.".to_owned(),
+            next: None,
+            ..states
+        });
+        Ok(page
+            .with(cookies(&visit).await?)
+            .with(Note::new(Tone::Plain, "Secrets are never shown.").hint("patra credential add, rotate, revoke")))
+    };
+    visit.show(page.await)
+}
+
+async fn cookies(visit: &Visit) -> Result<Table, Failure> {
+    let head = ["cookie", "platform", "status", "used today", "errors in a row", "cooling until", "last used"];
+    let mut table = Table::new("Cookies", &head, "There are none.");
+    let (cookies, now) = visit.api.store.cookies(None).await?;
+    for cookie in cookies {
+        let wear = cookie.wear.rested(now);
+        let cells = vec![
+            Shown::text(cookie.cookie_name.as_str()),
+            Shown::text(cookie.platform.as_str()),
+            Shown::status(wear.status.as_str()),
+            Shown::amount(format!("{} of {}", wear.daily_used, wear.daily_limit)),
+            Shown::number(wear.consecutive_errors),
+            Shown::maybe_time(wear.cooling_until),
+            Shown::maybe_time(wear.last_used_at),
+        ];
+        table.row(Tone::Plain, cells);
+    }
+    Ok(table)
+}
+
+pub(super) async fn keys(Extension(visit): Extension<Visit>) -> Response {
+    visit.show(keys_page(&visit).await)
+}
+
+async fn keys_page(visit: &Visit) -> Result<Page, Failure> {
+    visit.may(Scope::Admin)?;
+    let (view, filter) = (View::Keys, Filter { limit: Filter::MAX_LIMIT, ..Filter::default() });
+    let (rows, _) = crate::routes::views::found(&visit.api, &visit.tenant, view, filter.clone()).await?;
+    let mut table = lists::rows(visit, view, filter).await?;
+    for (line, row) in table.rows.iter_mut().zip(&rows) {
+        line.actions = revoking(row).into_iter().collect();
+    }
+    table.next = None;
+    let scopes = [Scope::Read, Scope::Write, Scope::Admin].map(|scope| scope.as_str().to_owned());
+    let form = Form {
+        title: "Make a key".to_owned(),
+        method: "post",
+        action: "/keys".to_owned(),
+        fields: vec![
+            Field::new("name", "Name", "", FieldKind::Line).hint("what it is for"),
+            Field::new("scope", "Scope", "read", FieldKind::Choice(scopes.into())),
+            Field::new("project", "Project", "", FieldKind::Line).hint("the only one that it is for; empty: all"),
+        ],
+        button: "Make".to_owned(),
+        twin: "patra key create NAME --scope SCOPE --project KEY".to_owned(),
+    };
+    Ok(Page::new("API keys").with(table).with(form))
+}
+
+fn revoking(row: &Row) -> Option<Action> {
+    match (View::Keys.cell(row, "prefix"), View::Keys.cell(row, "revoked_at")) {
+        (Some(Cell::Text(prefix)), Some(Cell::Null)) => {
+            let twin = format!("patra key revoke {prefix}");
+            Some(Action::new("Revoke", format!("/keys/{prefix}/revoke"), twin).final_())
+        }
+        _ => None,
+    }
+}
+
+/// The key is part of this answer and of no other.
+pub(super) async fn make_key(Extension(visit): Extension<Visit>) -> Response {
+    let page = async {
+        visit.may(Scope::Admin)?;
+        visit.tenant.is_operator()?;
+        let form = &visit.form;
+        let name = key::checked_name(form.text("name")).map_err(Failure::bad_request)?;
+        let scope: Scope =
+            form.text("scope").parse().map_err(|_| Failure::bad_request("a key may read, write or admin"))?;
+        let projects: Vec<_> = form.get("project").map(str::to_owned).into_iter().collect();
+        for project in &projects {
+            visit.tenant.admit(&visit.api, project).await?;
+        }
+        let (text, create) = key::generate(name, scope, projects, false, false)
+            .map_err(|error| Failure::bad_request(format!("no randomness: {error}")))?;
+        visit.api.store.run(create).await?;
+        let mut page = keys_page(&visit).await?;
+        page.blocks.insert(0, Note::good(text).hint("This is the key. It is shown only now.").into());
+        Ok(page)
+    };
+    visit.show(page.await)
+}
+
+pub(super) async fn revoke_key(Extension(visit): Extension<Visit>, prefix: PathText) -> Response {
+    let done = async {
+        visit.may(Scope::Admin)?;
+        visit.tenant.is_operator()?;
+        let prefix = path_text(prefix)?;
+        if !visit.api.store.run(RevokeKey { prefix: prefix.clone() }).await?.revoked {
+            return Err(lists::missing(format!("there is no key {prefix:?} that could be revoked")));
+        }
+        Ok((Note::good(format!("Key {prefix} is revoked.")), "/keys".to_owned()))
+    };
+    visit.done(done.await)
+}
+
+pub(super) async fn settings(Extension(visit): Extension<Visit>) -> Response {
+    let page = async {
+        visit.may(Scope::Admin)?;
+        visit.tenant.is_operator()?;
+        let mut table = Table::new("In the database", &["setting", "value"], "There are none.");
+        for (name, value) in visit.api.store.settings().await? {
+            if !HIDDEN.contains(&name.as_str()) {
+                table.row(Tone::Plain, vec![Shown::code(name), Shown::text(value)]);
+            }
+        }
+        let mut types = Table::new("Types of sources", &["type", "every", "says"], "No collector has run yet.");
+        for row in visit.api.store.source_types().await? {
+            let cells = vec![
+                Shown::text(row.r#type.as_str()),
+                Shown::text(format!("{} minutes", row.interval.minutes)),
+                Shown::text(row.unsupported.as_deref().unwrap_or(row.interval.from.as_str())),
+            ];
+            types.row(Tone::Plain, cells);
+        }
+        let choices = TYPES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let form = Form {
+            title: "How often a type is collected".to_owned(),
+            method: "post",
+            action: "/settings".to_owned(),
+            fields: vec![
+                Field::new("type", "Type", "rss", FieldKind::Choice(choices)),
+                Field::new("minutes", "Minutes", "", FieldKind::Line).hint("empty: as often as before"),
+            ],
+            button: "Set".to_owned(),
+            twin: "patra source interval TYPE MINUTES".to_owned(),
+        };
+        Ok(Page::new("Settings").with(types).with(form).with(table))
+    };
+    visit.show(page.await)
+}
+
+pub(super) async fn set_interval(Extension(visit): Extension<Visit>) -> Response {
+    let done = async {
+        visit.may(Scope::Admin)?;
+        visit.tenant.is_operator()?;
+        let r#type = checked_type(visit.form.text("type")).map_err(Failure::bad_request)?;
+        let minutes: Option<u32> = visit.form.number("minutes")?;
+        if minutes.is_some_and(|minutes| minutes == 0 || minutes > MAX_MINUTES) {
+            return Err(Failure::bad_request(format!("an interval has 1 to {MAX_MINUTES} minutes")));
+        }
+        let (key, value) = (format!("fetch_interval.{type}"), minutes.map(|minutes| minutes.to_string()));
+        visit.api.store.run(Configure { key, value }).await?;
+        (visit.api.nudge)();
+        Ok((
+            Note::good(format!("Sources of type {type} follow with the next look of the collector.")),
+            "/settings".to_owned(),
+        ))
+    };
+    visit.done(done.await)
+}
