@@ -68,6 +68,24 @@ async fn metrics_can_be_scraped_without_a_key_where_nothing_else_is() {
     });
 }
 
+// covers: ING-5.3-03, ING-12.0-01
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trigger_of_which_no_plan_can_be_made_is_counted_for_the_alert() {
+    let server = far_side(10, Script::default());
+    both(|place| {
+        place.apply(&manifest(server.base_url()));
+        assert!(place.run(&["run", "far", "records", "--no-wait"]).status.success());
+        // The manifest goes before anybody has planned.
+        place.apply(&manifest(server.base_url()).replace("  records:", "  others:"));
+        let (serving, address) = serve(place);
+        serving.wait_for("no plan could be made");
+        let (_, text) = http(&format!("http://{address}/metrics"), None, None);
+        let refused = r#"patra_ingest_plans_refused_total{source="far",endpoint="records",op="HARVEST"} 1"#;
+        assert!(text.as_str().unwrap().contains(refused), "{text}");
+        assert!(place.list(&["plans"]).is_empty());
+    });
+}
+
 /// The names of metrics in a text, as they are registered.
 fn names(text: &str) -> BTreeSet<String> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');

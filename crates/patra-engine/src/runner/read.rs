@@ -1,0 +1,122 @@
+//! Reading one page: rendered, sent through the gate, decoded.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use patra_connectors::{Ask, Exchange};
+use patra_core::params::Params;
+use patra_core::port::transport::{self, Response};
+use patra_core::protocol::run::{Fetch, Page, Refusal};
+use patra_core::protocol::token::Refused;
+use patra_core::{Code, CredentialId, Level, Ts, Window};
+
+use crate::credentials::Pass;
+use crate::gate::{Lane, Token};
+use crate::prepared::Spec;
+use crate::shared::Shared;
+
+/// What a request leaves with.
+pub(crate) struct Leave {
+    pub(crate) token: Option<Token>,
+    pub(crate) lane: Lane,
+    pub(crate) first: bool,
+    pub(crate) credential: Option<CredentialId>,
+}
+
+/// One page: render, send, decode. Decoding is off the I/O threads when the body is large.
+pub(crate) async fn read(
+    shared: &Arc<Shared>,
+    spec: &Arc<Spec>,
+    fetch: &Fetch,
+    window: Option<Window>,
+    params: &Params,
+    leave: Leave,
+) -> Result<Box<Page>, Box<Refusal>> {
+    /// Bodies up to this size are decoded in place: handing them over would cost more.
+    const SMALL: usize = 64 << 10;
+
+    let clock = &shared.ports.clock;
+    let now = clock.now();
+    // Who reads ids asks for everything there is: up to the time that is recorded, so that the request can be made again.
+    let window = window.unwrap_or(Window { from: Ts::from_secs(0), to: now });
+    let ask = Ask { position: &fetch.position, window, page_size: fetch.page_size, params, now };
+    let mut exchange = spec.pager.request(&ask)?;
+    exchange.request.headers.push(("X-Ingest-Correlation-Id".into(), fetch.correlation()));
+    if let Some(context) = shared.options.trace_context.and_then(|of_current_span| of_current_span()) {
+        exchange.request.headers.push(("traceparent".into(), context));
+    }
+    exchange.keep(spec.snapshot.raw_keep.map(|keep| keep.0));
+    exchange.condition(fetch.known.clone());
+    let Leave { token, lane, first, credential } = leave;
+    if let Some(token) = &token {
+        exchange.note_rate(rate_note(&lane, token));
+    }
+    let permits = Arc::new(Pass::new(Arc::clone(&shared.gate), lane, first, token));
+    let sent = clock.steady();
+    let answer = shared.send(spec, credential, &mut exchange, permits).await;
+    let (now, latency) = (clock.now(), clock.steady().since(sent));
+    let (answer, used) = match answer {
+        Ok(sent) => sent,
+        Err(Refused { fault, retry_after }) => {
+            let (throttled, evidence) = (retry_after.is_some(), exchange.evidence(latency));
+            return Err(Box::new(Refusal { fault, throttled, retry_after, evidence, offline: false }));
+        }
+    };
+    let offline = shared.offline(&exchange.request.url, answer.as_ref().err());
+    let large = matches!(&answer, Ok(response) if response.body.len() > SMALL);
+    let result = match large {
+        false => spec.pager.read(exchange, answer, latency, now),
+        true => read_apart(Arc::clone(spec), exchange, answer, latency, now).await,
+    };
+    shared.credentials.seen(used, &result).await;
+    result.map_err(|refusal| Box::new(Refusal { offline, ..*refusal }))
+}
+
+/// Decodes on a thread of its own, so that nobody else waits.
+async fn read_apart(
+    spec: Arc<Spec>,
+    exchange: Exchange,
+    answer: Result<Response, transport::Error>,
+    latency: Duration,
+    now: Ts,
+) -> Result<Box<Page>, Box<Refusal>> {
+    match tokio::task::spawn_blocking(move || spec.pager.read(exchange, answer, latency, now)).await {
+        Ok(page) => page,
+        Err(error) => Err(Box::new(Refusal {
+            fault: patra_core::Fault::new(
+                Code::InternalError,
+                Level::L2,
+                format!("reading the answer failed: {error}"),
+            ),
+            throttled: false,
+            retry_after: None,
+            evidence: patra_core::protocol::run::Evidence::default(),
+            offline: false,
+        })),
+    }
+}
+
+/// What the ledger keeps of a permit (ING-4.10-33).
+fn rate_note(lane: &Lane, token: &Token) -> serde_json::Map<String, serde_json::Value> {
+    let waited = token.waited.as_millis() as u64;
+    let decision = if waited == 0 { "ALLOW" } else { "WAIT" };
+    let mut rate = serde_json::json!({
+        "limitKey": &*lane.key, "permitCost": lane.cost, "waitMs": waited, "decision": decision,
+    });
+    let mut note = serde_json::Map::new();
+    if let Some(view) = &token.view {
+        rate["r"] = view.rate.into();
+        rate["burst"] = view.declared.burst.into();
+        if let Some(until) = view.cooldown_until {
+            rate["cooldownUntil"] = until.to_string().into();
+        }
+        if let Some(provider) = &view.provider {
+            let window = serde_json::json!({
+                "remaining": provider.remaining, "limit": provider.limit, "windowReset": provider.resets_at.to_string(),
+            });
+            note.insert("quota".into(), window);
+        }
+    }
+    note.insert("rate".into(), rate);
+    note
+}
