@@ -15,8 +15,8 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::error::Error;
 
-/// Whose spans are sent.
-const SPANS: &str = "patra_engine::spans";
+/// The engine's spans.
+pub(crate) const SPANS: &str = "patra_engine::spans";
 
 /// Sends what is left when it is dropped.
 #[derive(Debug)]

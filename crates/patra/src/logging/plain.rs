@@ -1,12 +1,15 @@
-//! A line for people: time, level, what happened. The spans around it would be longer than all of that.
+//! A line for people: time, level, what happened, and which request asked for it. The engine's spans would be longer than all of
+//! that, and its events name what matters of them.
 
 use std::fmt;
 
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::fmt::FmtContext;
 use tracing_subscriber::fmt::format::{DefaultFields, FormatEvent, FormatFields as _, Writer};
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
+
+use crate::traces::SPANS;
 
 pub(super) struct Line;
 
@@ -29,6 +32,12 @@ where
         SystemTime.format_time(&mut writer)?;
         write!(writer, "{plain} {colour}{level:>5}{plain} ")?;
         context.field_format().format_fields(writer.by_ref(), event)?;
+        let around = context.event_scope().into_iter().flat_map(|scope| scope.from_root());
+        for span in around.filter(|span| span.metadata().target() != SPANS) {
+            if let Some(fields) = span.extensions().get::<FormattedFields<DefaultFields>>() {
+                write!(writer, " {fields}")?;
+            }
+        }
         writeln!(writer)
     }
 }
