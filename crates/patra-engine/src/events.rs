@@ -86,7 +86,7 @@ impl RunEvent<'_> {
                 "a transaction failed and will be tried again"
             ),
             RunEvent::Ended { lease, ended, duration, .. } if lease.source.is_some() => {
-                log_poll(lease, ended, *duration)
+                log_poll(lease, ended, *duration);
             }
             RunEvent::Ended { lease, ended, .. } => log_end(lease, ended),
             RunEvent::Admitted { .. } | RunEvent::Retried { .. } | RunEvent::Answered { .. } => {}

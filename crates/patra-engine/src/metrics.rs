@@ -148,7 +148,7 @@ impl Metrics {
             Err(_) => "failure",
         };
         self.families.claims.get_or_create(&HadOutcome { outcome }).inc();
-        for claimed in answer.iter() {
+        if let Ok(claimed) = answer {
             for lease in &claimed.leases {
                 let waited = claimed.now.since(lease.scheduled_at);
                 self.families.queue_wait.get_or_create(&self.of(lease)).observe(millis(waited));
