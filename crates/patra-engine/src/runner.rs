@@ -217,7 +217,10 @@ impl Runner {
                         let (window, params) = (self.window(&spec), self.params.clone());
                         let credential = self.machine.lease().credential;
                         let (token, details) = (self.token.take(), self.details);
-                        let (first, left) = (comes_first(&self.partition), Departure { at: self.now(), details, batch_no: Some(fetch.batch_no) });
+                        let (first, left) = (
+                            comes_first(&self.partition),
+                            Departure { at: self.now(), details, batch_no: Some(fetch.batch_no) },
+                        );
                         let lane = self.lane(&spec, details).clone();
                         let lease = self.machine.lease();
                         let (project, job_type) = (lease.project_key.clone(), Arc::clone(&self.job_type));

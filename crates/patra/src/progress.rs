@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use patra_core::Level;
 use patra_connectors::mask::personal;
+use patra_core::Level;
 use patra_core::mask::mask;
 use patra_core::protocol::run::{Outcome, Refusal};
 use patra_core::state::TaskStatus;
@@ -163,8 +163,12 @@ mod tests {
     // covers: ING-14.5-04, ING-14.10-03
     #[test]
     fn a_line_keeps_neither_secrets_nor_what_looks_personal() {
-        let line = masked(b"2026-11-17T00:04:27.123456Z  WARN a page error=\"no ann@example.org, Bearer canary\" task_id=17");
+        let line =
+            masked(b"2026-11-17T00:04:27.123456Z  WARN a page error=\"no ann@example.org, Bearer canary\" task_id=17");
         assert!(!line.contains("ann@example.org") && !line.contains("canary"), "{line}");
-        assert!(line.contains("<email:") && line.contains("2026-11-17T00:04:27.123456Z") && line.contains("task_id=17"), "{line}");
+        assert!(
+            line.contains("<email:") && line.contains("2026-11-17T00:04:27.123456Z") && line.contains("task_id=17"),
+            "{line}"
+        );
     }
 }

@@ -97,15 +97,14 @@ async fn a_collector_gets_the_whole_tree_and_the_far_side_its_place_in_it() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let spans = collector.spans();
     let paths: Vec<_> = spans.iter().map(|span| path(span, &spans)).collect();
-    for wanted in [
-        "PlannerTrigger > CompileSpec > Slice",
-        "ExecutorTrigger > PickTask > Run > Batch > HTTP Call",
-    ] {
+    for wanted in ["PlannerTrigger > CompileSpec > Slice", "ExecutorTrigger > PickTask > Run > Batch > HTTP Call"] {
         assert!(paths.iter().any(|path| path == wanted), "{wanted} is not among {paths:?}");
     }
     let of = |name: &str| spans.iter().filter(|span| span.name == name).map(attributes).collect::<Vec<_>>();
     let run = &of("Run")[0];
-    for name in ["source", "endpoint", "op", "priority", "task_id", "run_id", "spec_fingerprint", "slice_signature_hash"] {
+    for name in
+        ["source", "endpoint", "op", "priority", "task_id", "run_id", "spec_fingerprint", "slice_signature_hash"]
+    {
         assert!(run.contains_key(name), "{name}: {run:?}");
     }
     let batches = of("Batch");
