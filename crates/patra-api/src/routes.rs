@@ -136,6 +136,7 @@ fn boards() -> Served {
         .route(get("/api/v1/ops/errors", "The most frequent errors").query(ERRORS), ops::errors)
         .route(get("/api/v1/ops/timeline", "Cursors, their lag and their steps").query(TIMELINE), ops::timeline)
         .route(get("/api/v1/ops/budget", "Requests beside what is allowed").query(SPAN), ops::budget)
+        .route(get("/api/v1/ops/runs/{id}/statuses", "What the far side answered to a run"), ops::statuses)
         .route(get("/api/v1/ops/lineage/{id}", "A plan with everything that came of it"), operations::lineage)
 }
 

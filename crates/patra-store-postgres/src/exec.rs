@@ -22,6 +22,7 @@ mod gate;
 mod hold;
 mod key;
 mod ledger;
+mod minute;
 mod outbox;
 mod plan;
 mod poll;
@@ -164,6 +165,7 @@ pub(crate) fn statements() -> Vec<&'static str> {
         batch::STATEMENTS,
         candidate::STATEMENTS,
         ledger::STATEMENTS,
+        minute::STATEMENTS,
         cover::STATEMENTS,
         cursor::STATEMENTS,
         credential::STATEMENTS,

@@ -21,6 +21,7 @@ mod gate;
 mod hold;
 mod key;
 mod ledger;
+mod minute;
 mod outbox;
 mod plan;
 mod poll;
@@ -75,6 +76,7 @@ pub(crate) const STATEMENTS: &[&[&str]] = &[
     hold::STATEMENTS,
     key::STATEMENTS,
     ledger::STATEMENTS,
+    minute::STATEMENTS,
     outbox::STATEMENTS,
     plan::STATEMENTS,
     poll::STATEMENTS,

@@ -194,6 +194,8 @@ fn no_statement_reads_a_whole_table_that_grows() {
             "idx_task_poll",
             // As many as manifests name.
             "uk_schedule",
+            // Read from who lies furthest back, until there are enough.
+            "idx_cursor_lag",
             // Read in the order in which rows came, up to the first that is young.
             "SCAN event",
             "SCAN ing_signal",

@@ -2,7 +2,9 @@
 
 use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
+use axum::http::StatusCode;
 
+use patra_core::Code;
 use patra_core::state::Operation;
 
 use crate::envelope::Failure;
@@ -15,6 +17,15 @@ pub(crate) fn path_text(given: PathText) -> Result<String, Failure> {
         given.map_err(|error| Failure { status: error.status(), ..Failure::bad_request(error.body_text()) })?;
     without_nul("the path", Some(&text))?;
     Ok(text)
+}
+
+/// The number of a row. What is none names nothing.
+pub(super) fn number(given: PathText) -> Result<i64, Failure> {
+    path_text(given)?.parse().map_err(|_| missing("expected a number"))
+}
+
+pub(super) fn missing(what: &str) -> Failure {
+    Failure::new(StatusCode::NOT_FOUND, Code::NotFound, what)
 }
 
 /// An operation, in any spelling of its letters.

@@ -12,9 +12,9 @@ use patra_core::port::CommandsExt;
 use patra_core::port::query::View;
 use patra_core::state::{HoldKind, Operation};
 use patra_core::tx::{Abandon, Cancel, Hold, Release, Subject, Target, Which};
-use patra_core::{Code, HoldId, PlanId, SliceId, TaskId};
+use patra_core::{HoldId, PlanId, SliceId, TaskId};
 
-use super::input::{self, PathText};
+use super::input::{self, PathText, missing, number};
 use super::views::{self, Asked};
 use crate::Api;
 use crate::auth::Tenant;
@@ -267,13 +267,4 @@ fn answer(id: &RequestId, done: Result<(StatusCode, Value), Failure>) -> Respons
 fn json_body<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Failure> {
     body.map(|Json(body)| body)
         .map_err(|error| Failure { status: error.status(), ..Failure::bad_request(error.body_text()) })
-}
-
-fn number(text: PathText) -> Result<i64, Failure> {
-    let text = input::path_text(text)?;
-    text.parse().map_err(|_| missing("expected a number"))
-}
-
-fn missing(what: &str) -> Failure {
-    Failure::new(StatusCode::NOT_FOUND, Code::NotFound, what)
 }

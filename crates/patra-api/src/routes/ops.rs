@@ -10,10 +10,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use patra_core::port::board::{About, CursorAsk, MAX_ROWS, MAX_STEPS};
-use patra_core::{Level, Ts, Window};
+use patra_core::port::query::View;
+use patra_core::{Level, RunId, Ts, Window};
 use patra_engine::board::{self, MAX_NAMESPACES, Sight};
 
-use super::input;
+use super::input::{self, PathText};
 use crate::Api;
 use crate::auth::Tenant;
 use crate::envelope::{Failure, success};
@@ -169,6 +170,23 @@ pub(super) async fn budget(
         let about = about(&tenant, provenance, endpoint, operation)?;
         let window = window(&api, from, to)?;
         Ok(json!({ "items": board::budget(&*api.store, &*api.store, &*api.clock, about, window).await? }))
+    };
+    answer(&id, found.await)
+}
+
+/// What the far side answered to a run, by HTTP status.
+pub(super) async fn statuses(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+    run: PathText,
+) -> Response {
+    let found = async {
+        let run = input::number(run)?;
+        if !tenant.sees(&api, View::Runs, run).await? {
+            return Err(input::missing("there is no such run"));
+        }
+        Ok(json!({ "items": api.store.statuses(RunId(run)).await? }))
     };
     answer(&id, found.await)
 }

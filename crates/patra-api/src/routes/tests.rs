@@ -65,7 +65,11 @@ impl Door {
     }
 
     pub(crate) async fn key(&self, scope: Scope) -> String {
-        let (text, create) = key::generate("test", scope, Vec::new(), false, false).unwrap();
+        self.key_of(scope, Vec::new()).await
+    }
+
+    async fn key_of(&self, scope: Scope, projects: Vec<String>) -> String {
+        let (text, create) = key::generate("test", scope, projects, false, false).unwrap();
         self.api.store.run(create).await.unwrap();
         text
     }

@@ -18,6 +18,10 @@ use crate::window::Window;
 
 /// What work is counted by, at least: a series has no finer steps.
 pub const A_MINUTE: Duration = Duration::from_secs(60);
+/// How long it stays counted by the minute; then by the hour.
+pub const MINUTES_KEPT: Duration = Duration::from_secs(2 * 86_400);
+/// And how long that (ING-14.11-02).
+pub const HOURS_KEPT: Duration = Duration::from_secs(180 * 86_400);
 /// Rows of one answer, at most: errors, cursors, events of a cursor.
 pub const MAX_ROWS: u32 = 200;
 /// Steps of one series, at most.
@@ -261,7 +265,8 @@ pub trait Boards: fmt::Debug + Send + Sync {
     /// Holds that last and name no plan, slice, task or credential, oldest first, at most [`MAX_ROWS`].
     fn held(&self) -> Boxed<'_, Result<Vec<Held>, TxError>>;
 
-    /// What was done within the minutes that begin in a window, by source, endpoint and operation, in no order.
+    /// What was done within the minutes that begin in a window, by source, endpoint and operation, in no order. What is
+    /// older than [`MINUTES_KEPT`] lies in the first minute of its hour.
     fn counts(&self, about: About, window: Window) -> Boxed<'_, Result<Vec<(Inventory, Counts)>, TxError>>;
 
     /// The same in steps of so many minutes, which are counted from 1970; those without any work are left out. At most

@@ -9,7 +9,9 @@ use crate::time::Ts;
 ///   run and batch number beside it;
 /// - cursor events go there too (kind EVENT), except the newest of each cursor, which its value is aligned to;
 /// - raw bodies whose time is over, whatever `before` says, are deleted, and so are holds that were released and signals that
-///   were settled (`updated_at`) before `before`.
+///   were settled (`updated_at`) before `before`;
+/// - what was counted by the minute is counted by the hour when it is [`MINUTES_KEPT`](crate::port::board::MINUTES_KEPT) old, and
+///   forgotten when it is [`HOURS_KEPT`](crate::port::board::HOURS_KEPT) old, whatever `before` says.
 ///
 /// Batches and events count by `created_at`. Nothing else deletes a cursor event (ING-7.8-05).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

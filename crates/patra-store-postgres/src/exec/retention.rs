@@ -3,7 +3,7 @@
 use patra_core::tx::{Archive, Archived, ExportRecorded, RecordExport};
 use tokio_postgres::Row;
 
-use super::{NOW, count, moment};
+use super::{NOW, count, minute, moment};
 use crate::error::Fail;
 use crate::object::object;
 use crate::pool::{Session, pipeline};
@@ -92,6 +92,7 @@ pub(super) async fn archive(session: &Session, op: Archive) -> Result<Archived, 
         session.rows(&batches, &[&before, &limit]),
         session.rows(&events, &[&before, &limit]),
     )?;
+    minute::fold(session, now).await?;
     let (batches, events) = (Old::of(&batches)?, Old::of(&events)?);
     let (_, _, _, _, raw, holds, signals, ()) = pipeline!(
         batches.store(session, &insert, "BATCH", now),

@@ -3,6 +3,8 @@
 #[expect(clippy::disallowed_methods, reason = "it measures, and is run by hand")]
 mod bench;
 #[expect(clippy::disallowed_methods, reason = "it measures, and is run by hand")]
+mod bench_board;
+#[expect(clippy::disallowed_methods, reason = "it measures, and is run by hand")]
 mod bench_pool;
 #[expect(clippy::unwrap_used, reason = "these are tests: a failure is meant to be loud")]
 mod claim;

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use patra_core::Ts;
 use patra_core::port::query::{Cell, View};
 use patra_core::state::{HoldKind, Operation};
-use patra_core::tx::{ADVICE_LASTS, LeaseRef, Release, RunStarted, StartRun};
+use patra_core::tx::{ADVICE_LASTS, Archive, LeaseRef, Release, RunStarted, StartRun};
 use patra_testkit::contract::{Fixture, Subject, Time, make};
 
-use crate::support::Schema;
+use crate::support::{Schema, run};
 
 /// No operation fails a plan that has tasks, so this writes beside the store.
 // covers: ING-5.5-04
@@ -45,4 +46,44 @@ async fn an_advice_ends_when_it_has_lasted_long_enough() {
     age(ADVICE_LASTS.as_secs_f64()).await;
     assert!(fx.take().await.is_some());
     assert_eq!(fx.rows(View::Holds).await.at(0, "released_by"), Cell::Text(Release::BY_TIME.into()));
+}
+
+/// The contract waits for it on a clock that can be moved.
+// covers: ING-14.11-02
+#[tokio::test]
+async fn minutes_become_hours_and_hours_are_forgotten() {
+    let Some(schema) = Schema::new() else { return };
+    let store = schema.open().await;
+    let beside = schema.client().await;
+    beside
+        .batch_execute(
+            "INSERT INTO ing_minute (minute, project_key, provenance_code, endpoint_name, operation_code, shard, batches)
+             SELECT date_bin('1 day', now(), to_timestamp(0)) - age * interval '1 day' + n % 120 * interval '1 minute',
+               'default', 'p', 'e', 'HARVEST', n / 120, 1
+             FROM generate_series(0, 239) n, (VALUES (1), (3), (200)) AS days (age);
+             INSERT INTO ing_error_minute (minute, project_key, provenance_code, endpoint_name, operation_code, level,
+               error_code, shard, errors, message, last_at, task_id, run_id)
+             SELECT minute, project_key, provenance_code, endpoint_name, operation_code, 'L1', 'NETWORK_ERROR', shard, 1,
+               minute::text, minute, 1, 1
+             FROM ing_minute",
+        )
+        .await
+        .expect("old rows");
+    for _ in 0..2 {
+        run(&store, Archive { before: Ts::from_secs(0), limit: 9 }).await.expect("an archive");
+        for (table, column) in [("ing_minute", "batches"), ("ing_error_minute", "errors")] {
+            let sql =
+                format!("SELECT count(*), sum({column})::bigint FROM {table} WHERE minute < now() - interval '2 days'");
+            let row = beside.query_one(&sql, &[]).await.expect("a sum");
+            assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (2, 240), "{table}: two hours, nothing lost");
+            let sql = format!("SELECT count(*) FROM {table}");
+            let all: i64 = beside.query_one(&sql, &[]).await.expect("a count").get(0);
+            assert_eq!(all, 242, "{table}: what is young stays as it is");
+        }
+    }
+    let last = "SELECT message = last_at::text AND last_at = minute + interval '59 minutes' FROM ing_error_minute
+      WHERE minute < now() - interval '2 days'";
+    for row in beside.query(last, &[]).await.expect("rows") {
+        assert!(row.get::<_, bool>(0), "where it was met last");
+    }
 }

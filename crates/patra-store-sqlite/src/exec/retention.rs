@@ -4,6 +4,7 @@ use patra_core::Ts;
 use patra_core::tx::{Archive, Archived, ExportRecorded, RecordExport};
 use rusqlite::{Connection, Params, Row, params};
 
+use super::minute;
 use crate::error::Result;
 use crate::object::object;
 use crate::sql::{maybe_time, time};
@@ -75,6 +76,7 @@ pub(super) const STATEMENTS: &[&str] = &[
 ];
 
 pub(super) fn archive(db: &Connection, op: Archive, now: Ts) -> Result<Archived> {
+    minute::fold(db, now)?;
     let limit = op.limit as usize;
     let batches = old_rows(db, READ_BATCHES, params![op.before.micros(), op.limit], "BATCH", limit, op.before)?;
     let events = old_rows(db, READ_EVENTS, (), "EVENT", limit, op.before)?;

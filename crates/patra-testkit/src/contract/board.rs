@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::port::board::{A_MINUTE, About, Counts, CursorAsk, HttpStatus, Queued};
+use patra_core::port::board::{A_MINUTE, About, Counts, CursorAsk, HttpStatus, MINUTES_KEPT, Queued};
 use patra_core::state::{HoldKind, Operation};
-use patra_core::tx::{Cause, HttpStats, Inventory, RateStats, RecordAdvance, RunEnd, SelfHealing, Subject};
-use patra_core::{Code, Level, Window};
+use patra_core::tx::{Archive, Cause, HttpStats, Inventory, RateStats, RecordAdvance, RunEnd, SelfHealing, Subject};
+use patra_core::{Code, Level, Ts, Window};
 
 use super::{Fixture, make};
 
@@ -130,6 +130,35 @@ pub(super) async fn what_was_done_is_counted_with_it(fx: Fixture) {
     let statuses = store.statuses(run).await.expect("an answer");
     assert_eq!(statuses, [HttpStatus { status: 200, batches: 2 }]);
     assert_eq!(store.statuses(failed).await.expect("an answer"), [HttpStatus { status: 0, batches: 1 }]);
+}
+
+// covers: ING-14.11-02
+pub(super) async fn what_is_old_is_counted_by_the_hour_and_is_still_there(fx: Fixture) {
+    if fx.subject.is_real() {
+        return;
+    }
+    fx.plan("a", &make::windows(0, 3)).await;
+    for lease in fx.claim(3).await {
+        let run = fx.start(&lease).await;
+        fx.commit(&lease, run, 1, vec![make::record(&run.to_string(), 1)], false).await;
+        fx.end(&lease, run, RunEnd::Failed { error: make::fault(&run.to_string()) }).await;
+        fx.pass(2 * A_MINUTE).await;
+    }
+    let now = fx.now().await;
+    let (store, window) = (&fx.subject.store, Window { from: (now - HOUR).floor_to(HOUR), to: now + HOUR });
+    let told = async || {
+        let counts = store.counts(About::default(), window).await.expect("counts");
+        let steps = store.series(About::default(), window, 60).await.expect("steps");
+        (counts, steps, store.errors(About::default(), None, window, 9).await.expect("errors"))
+    };
+    let before = told().await;
+    let minutes = store.series(About::default(), window, 1).await.expect("steps");
+    assert!(minutes.len() > before.1.len());
+    fx.pass(MINUTES_KEPT + HOUR).await;
+    for _ in 0..2 {
+        fx.ok(Archive { before: Ts::from_secs(0), limit: 9 }).await;
+        assert_eq!(told().await, before);
+    }
 }
 
 // covers: ING-14.7-09

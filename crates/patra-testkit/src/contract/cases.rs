@@ -463,6 +463,7 @@ cases! {
         the_queue_is_counted_by_source_endpoint_and_operation,
         a_hold_of_a_source_is_told_until_it_is_released,
         what_was_done_is_counted_with_it,
+        what_is_old_is_counted_by_the_hour_and_is_still_there,
         errors_are_counted_by_kind_with_the_place_of_the_last,
         a_cursor_tells_where_it_stands_and_how_it_came_there,
     }

@@ -12,7 +12,7 @@ use patra_core::tx::{CreateProject, Scope};
 use super::super::served;
 use super::Door;
 use crate::openapi::{Needs, Operation, document};
-use crate::{key, router};
+use crate::router;
 
 const SNAPSHOT: &str = "../../docs/openapi.json";
 
@@ -28,12 +28,6 @@ fn example(operation: &Operation) -> String {
 }
 
 impl Door {
-    async fn key_of(&self, scope: Scope, projects: Vec<String>) -> String {
-        let (text, create) = key::generate("test", scope, projects, false, false).unwrap();
-        self.api.store.run(create).await.unwrap();
-        text
-    }
-
     async fn try_operation(&self, operation: &Operation, key: Option<&str>, project: Option<&str>) -> StatusCode {
         let mut request = Request::builder().method(operation.method).uri(example(operation));
         request = request.header("content-type", "application/json");

@@ -1,7 +1,11 @@
 //! The boards by HTTP.
 
+use std::sync::Arc;
+
 use axum::http::StatusCode;
-use patra_core::tx::Scope;
+use patra_core::port::CommandsExt as _;
+use patra_core::tx::{Cause, CreateProject, RecordAdvance, RunEnd, Scope};
+use patra_testkit::contract::{Fixture, Subject, Time, make};
 use serde_json::Value;
 
 use super::Door;
@@ -35,5 +39,85 @@ async fn every_board_answers_and_refuses_what_it_does_not_know() {
     for path in wrong {
         let (status, text) = door.ask("GET", &format!("/api/v1/ops/{path}"), Some(&key)).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{path}: {text}");
+    }
+}
+
+impl Door {
+    async fn told(&self, key: &str, path: &str) -> Value {
+        let (status, text) = self.ask("GET", path, Some(key)).await;
+        assert_eq!(status, StatusCode::OK, "{path}: {text}");
+        serde_json::from_str::<Value>(&text).unwrap()["data"].take()
+    }
+}
+
+/// A plan of which one task is done, one has failed at its second page and one waits.
+async fn world(door: &Door) -> (i64, i64) {
+    let fx = Fixture::new(Subject { store: Arc::clone(&door.api.store), time: Time::Real });
+    let cursor = fx.plan("a", &make::windows(0, 3)).await.cursor;
+    let leases = fx.claim(2).await;
+    let run = fx.start(&leases[0]).await;
+    fx.commit(&leases[0], run, 1, vec![make::record("a", 1)], false).await;
+    fx.end(&leases[0], run, RunEnd::Succeeded).await;
+    let cause = Cause { task: leases[0].task, run, batch_no: 1, late: 1 };
+    fx.ok(RecordAdvance { cursor, cause: Some(cause), observed_max: Some(door.api.clock.now()) }).await;
+    let failed = fx.start(&leases[1]).await;
+    let mut page = make::page(&leases[1], failed, 1, vec![make::record("b", 1)], true);
+    page.stats.http.status = 200;
+    fx.ok(Arc::new(page)).await;
+    let mut end = make::end(&leases[1], failed, RunEnd::Failed { error: make::fault("gone") });
+    end.failure = Some(make::failure(&leases[1], failed, 2));
+    fx.ok(Arc::new(end)).await;
+    (leases[0].lineage.plan.0, failed.0)
+}
+
+// covers: ING-9.8-04, ING-14.3-06, ING-14.7-02, ING-14.7-03, ING-14.7-04, ING-14.7-05, ING-14.7-07
+#[tokio::test]
+async fn a_failure_is_followed_from_the_overview_to_its_page() {
+    let door = Door::new();
+    let key = door.key(Scope::Read).await;
+    let (plan, run) = world(&door).await;
+
+    let overview = door.told(&key, "/api/v1/ops/overview").await;
+    assert_eq!((&overview["queue"][0]["depth"], &overview["throughput"]["counts"]["batches"]), (&1.into(), &2.into()));
+    let error = &overview["errors"][0];
+    assert_eq!((&error["run_id"], &error["batch_no"], &error["message"]), (&run.into(), &2.into(), &"gone".into()));
+
+    let lineage = door.told(&key, &format!("/api/v1/ops/lineage/{plan}")).await;
+    let sizes = ["slices", "tasks", "runs", "batches"].map(|level| lineage[level].as_array().unwrap().len());
+    assert_eq!(sizes, [3, 3, 2, 3]);
+    let failed = lineage["batches"].as_array().unwrap().iter().find(|batch| batch["status_code"] == "FAILED").unwrap();
+    assert_eq!((&failed["run_id"], &failed["batch_no"]), (&run.into(), &2.into()));
+    assert_eq!((&failed["error"]["code"], &failed["stats"]["retryCount"]), (&"NETWORK_ERROR".into(), &4.into()));
+    let read = lineage["batches"].as_array().unwrap().iter().find(|batch| batch["has_next"] == 1).unwrap();
+    assert!(read["next_position"].is_object(), "{read}");
+    let statuses = door.told(&key, &format!("/api/v1/ops/runs/{run}/statuses")).await;
+    assert_eq!(statuses["items"].to_string(), r#"[{"batches":1,"status":0},{"batches":1,"status":200}]"#);
+
+    let timeline = door.told(&key, "/api/v1/ops/timeline?provenance=demo&operation=harvest").await;
+    let step = &timeline["items"][0]["steps"][0];
+    assert_eq!((&timeline["items"][0]["late"], &step["late"], &step["batch_no"]), (&1.into(), &1.into(), &1.into()));
+    let event = &door.told(&key, "/api/v1/cursor-events").await["items"][0];
+    let members = ["direction_code", "new_value", "observed_max_value"].map(|member| event[member].is_string());
+    assert_eq!(members, [true; 3], "{event}");
+    assert_eq!(event["record_remarks"].to_string(), r#"{"batchNo":1,"lateArrival":1,"reason":"HARVEST"}"#);
+
+    let budget = door.told(&key, "/api/v1/ops/budget").await;
+    assert_eq!(budget["items"][0]["slowdowns"]["throttled"], 0);
+}
+
+#[tokio::test]
+async fn boards_of_another_project_are_empty() {
+    let door = Door::new();
+    let (plan, run) = world(&door).await;
+    door.api.store.run(CreateProject { project_key: "mine".into(), name: "mine".into() }).await.unwrap();
+    let key = door.key_of(Scope::Admin, vec!["mine".into()]).await;
+    for board in ["queue", "errors", "timeline", "budget"] {
+        let told = door.told(&key, &format!("/api/v1/ops/{board}")).await;
+        assert_eq!(told["items"].as_array().map(Vec::len), Some(0), "{board}: {told}");
+    }
+    assert_eq!(door.told(&key, "/api/v1/ops/throughput").await["steps"].as_array().map(Vec::len), Some(0));
+    for path in [format!("lineage/{plan}"), format!("runs/{run}/statuses")] {
+        let (status, text) = door.ask("GET", &format!("/api/v1/ops/{path}"), Some(&key)).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{path}: {text}");
     }
 }

@@ -1,0 +1,82 @@
+//! What was counted by the minute grows old: the minutes of an hour become one, and hours are forgotten.
+
+use patra_core::port::board::{HOURS_KEPT, MINUTES_KEPT};
+use patra_core::time::micros;
+
+use crate::error::Fail;
+use crate::pool::{Session, pipeline};
+use crate::time::Time;
+
+const FOLD: &str = "
+WITH old AS (
+  DELETE FROM ing_minute
+  WHERE minute < $1::timestamptz - $2::bigint * interval '1 microsecond'
+    AND (shard <> 0 OR minute <> date_bin('1 hour', minute, to_timestamp(0)))
+  RETURNING *
+)
+INSERT INTO ing_minute AS m (minute, project_key, provenance_code, endpoint_name, operation_code, shard,
+  picks, succeeded, partial, failed, batches, batches_failed, latency_ms, inserted, updated, skipped, rejected, late,
+  retries, throttled, permits, wait_ms, retry_after, demoted, quota_soft, quota_hard, qps_downshift,
+  page_size_shrink, concurrency_down, circuit_open, resliced)
+SELECT date_bin('1 hour', minute, to_timestamp(0)) AS hour, project_key, provenance_code, endpoint_name, operation_code, 0,
+  sum(picks), sum(succeeded), sum(partial), sum(failed), sum(batches), sum(batches_failed), sum(latency_ms),
+  sum(inserted), sum(updated), sum(skipped), sum(rejected), sum(late), sum(retries), sum(throttled), sum(permits),
+  sum(wait_ms), sum(retry_after), sum(demoted), sum(quota_soft), sum(quota_hard), sum(qps_downshift),
+  sum(page_size_shrink), sum(concurrency_down), sum(circuit_open), sum(resliced)
+FROM old
+GROUP BY hour, project_key, provenance_code, endpoint_name, operation_code
+ON CONFLICT (minute, project_key, provenance_code, endpoint_name, operation_code, shard) DO UPDATE
+SET
+  picks = m.picks + excluded.picks, succeeded = m.succeeded + excluded.succeeded,
+  partial = m.partial + excluded.partial, failed = m.failed + excluded.failed,
+  batches = m.batches + excluded.batches, batches_failed = m.batches_failed + excluded.batches_failed,
+  latency_ms = m.latency_ms + excluded.latency_ms, inserted = m.inserted + excluded.inserted,
+  updated = m.updated + excluded.updated, skipped = m.skipped + excluded.skipped,
+  rejected = m.rejected + excluded.rejected, late = m.late + excluded.late, retries = m.retries + excluded.retries,
+  throttled = m.throttled + excluded.throttled, permits = m.permits + excluded.permits,
+  wait_ms = m.wait_ms + excluded.wait_ms, retry_after = m.retry_after + excluded.retry_after,
+  demoted = m.demoted + excluded.demoted, quota_soft = m.quota_soft + excluded.quota_soft,
+  quota_hard = m.quota_hard + excluded.quota_hard, qps_downshift = m.qps_downshift + excluded.qps_downshift,
+  page_size_shrink = m.page_size_shrink + excluded.page_size_shrink,
+  concurrency_down = m.concurrency_down + excluded.concurrency_down,
+  circuit_open = m.circuit_open + excluded.circuit_open, resliced = m.resliced + excluded.resliced";
+
+const FOLD_ERRORS: &str = "
+WITH old AS (
+  DELETE FROM ing_error_minute
+  WHERE minute < $1::timestamptz - $2::bigint * interval '1 microsecond'
+    AND (shard <> 0 OR minute <> date_bin('1 hour', minute, to_timestamp(0)))
+  RETURNING *
+)
+INSERT INTO ing_error_minute AS m (minute, project_key, provenance_code, endpoint_name, operation_code, level, error_code, shard,
+  errors, message, last_at, task_id, run_id, batch_no)
+SELECT date_bin('1 hour', minute, to_timestamp(0)) AS hour, project_key, provenance_code, endpoint_name, operation_code, level,
+  error_code, 0, sum(errors), (array_agg(message ORDER BY last_at DESC, run_id DESC))[1], max(last_at),
+  (array_agg(task_id ORDER BY last_at DESC, run_id DESC))[1], (array_agg(run_id ORDER BY last_at DESC, run_id DESC))[1],
+  (array_agg(batch_no ORDER BY last_at DESC, run_id DESC))[1]
+FROM old
+GROUP BY hour, project_key, provenance_code, endpoint_name, operation_code, level, error_code
+ON CONFLICT (minute, project_key, provenance_code, endpoint_name, operation_code, level, error_code, shard) DO UPDATE
+SET errors = m.errors + excluded.errors, message = excluded.message, last_at = excluded.last_at, task_id = excluded.task_id,
+  run_id = excluded.run_id, batch_no = excluded.batch_no";
+
+const FORGET: &str = "DELETE FROM ing_minute WHERE minute < $1::timestamptz - $2::bigint * interval '1 microsecond'";
+
+const FORGET_ERRORS: &str = "
+DELETE FROM ing_error_minute WHERE minute < $1::timestamptz - $2::bigint * interval '1 microsecond'";
+
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] = &[FOLD, FOLD_ERRORS, FORGET, FORGET_ERRORS];
+
+pub(super) async fn fold(session: &Session, now: Time) -> Result<(), Fail> {
+    let [fold, fold_errors, forget, forget_errors] =
+        session.prepare([FOLD, FOLD_ERRORS, FORGET, FORGET_ERRORS]).await?;
+    let (minutes, hours) = (micros(MINUTES_KEPT), micros(HOURS_KEPT));
+    pipeline!(
+        session.write(&forget, &[&now, &hours]),
+        session.write(&forget_errors, &[&now, &hours]),
+        session.write(&fold, &[&now, &minutes]),
+        session.write(&fold_errors, &[&now, &minutes]),
+    )?;
+    Ok(())
+}
