@@ -46,6 +46,7 @@ async function entered(options) {
   return page;
 }
 
+// covers: ING-14.7-03, ING-14.9-07
 /** A newcomer finds each fault from the overview, by clicking only. */
 async function faults() {
   const page = await entered(LOOKS.light);
@@ -79,6 +80,7 @@ async function addresses(page) {
   return found;
 }
 
+// covers: ING-14.7-01, ING-14.7-02, ING-14.7-04, ING-14.7-05
 async function pages(name, look) {
   const page = await entered(look);
   const problems = [];

@@ -4,6 +4,8 @@
 
 mod actions;
 mod assets;
+mod chart;
+mod cursors;
 mod details;
 mod house;
 mod lists;
@@ -56,7 +58,8 @@ pub(crate) fn router(api: Api) -> Router<Api> {
         .route("/runs/{run}/batches/{no}/blackbox", post(actions::blackbox))
         .route("/jobs/{public_id}", get(details::job))
         .route("/jobs/{public_id}/cancel", post(actions::cancel_job))
-        .route("/cursors/{id}", get(details::cursor))
+        .route("/cursors", get(cursors::list))
+        .route("/cursors/{id}", get(cursors::show))
         .route("/quarantine/{id}", get(details::quarantined))
         .route("/quarantine/{id}/{action}", post(actions::quarantine))
         .route("/holds/{id}", get(details::hold))

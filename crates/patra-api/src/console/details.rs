@@ -7,6 +7,7 @@ use axum::Extension;
 use axum::response::Response;
 use serde_json::Value;
 
+use patra_core::RunId;
 use patra_core::port::query::{Cell, Filter, Progress, Row, View};
 use patra_core::tx::Scope;
 
@@ -138,20 +139,10 @@ pub(super) async fn run(Extension(visit): Extension<Visit>, id: PathText) -> Res
             .with_all(failed(View::Runs, &row));
         let page = page
             .with(strip(&visit, "Timeline", of_run).await?)
+            .with(answers(&visit, id).await?)
             .with(part(&visit, View::Batches, "Batches", batches, format!("/batches?run={id}")).await?)
             .with_all(whole(View::Runs, &row));
         Ok(page)
-    };
-    visit.show(page.await)
-}
-
-pub(super) async fn cursor(Extension(visit): Extension<Visit>, id: PathText) -> Response {
-    let page = async {
-        let row = lists::one(&visit, View::Cursors, number(id)?).await?;
-        Ok(Page::new(name(View::Cursors, &row))
-            .under("Cursors", "/cursors")
-            .live()
-            .with_all(whole(View::Cursors, &row)))
     };
     visit.show(page.await)
 }
@@ -174,6 +165,19 @@ pub(super) async fn quarantined(Extension(visit): Extension<Visit>, id: PathText
         Ok(page.with_all(whole(view, &row)))
     };
     visit.show(page.await)
+}
+
+/// What the far side answered to a run, by status.
+async fn answers(visit: &Visit, run: i64) -> Result<Table, Failure> {
+    let mut table = Table::new("HTTP statuses", &["status", "batches"], "No page was read.");
+    for of in visit.api.store.statuses(RunId(run)).await? {
+        let (word, tone) = match of.status {
+            0 => ("no answer".to_owned(), Tone::Bad),
+            status => (status.to_string(), if status >= 400 { Tone::Bad } else { Tone::Plain }),
+        };
+        table.row(tone, vec![Shown::amount(word), Shown::number(of.batches)]);
+    }
+    Ok(table)
 }
 
 /// What can be done about a record that was set aside.

@@ -4,16 +4,19 @@ use axum::Extension;
 use axum::response::Response;
 
 use patra_core::port::CommandsExt as _;
+use patra_core::port::board::About;
 use patra_core::port::pool::UrlFilter;
 use patra_core::port::query::{Cell, Filter, Row, View};
 use patra_core::project::Sight;
 use patra_core::source::{MAX_MINUTES, TYPES};
 use patra_core::tx::{Configure, RevokeKey, Scope};
+use patra_engine::board::{self, GateBudget};
 use patra_engine::sources::checked_type;
 
-use super::lists;
+use super::chart::figure;
 use super::page::{Action, Field, FieldKind, Form, Note, Page, Shown, Table, Tone};
 use super::visit::Visit;
+use super::{lists, overview};
 use crate::envelope::Failure;
 use crate::key;
 use crate::routes::input::{PathText, path_text};
@@ -25,50 +28,86 @@ const HIDDEN: &[&str] = &["cookie_salt"];
 
 pub(super) async fn gates(Extension(visit): Extension<Visit>) -> Response {
     let page = async {
-        visit.tenant.is_operator()?;
-        let (api, now) = (&visit.api, visit.api.clock.now());
-        let head = [
-            "rate key",
-            "state",
-            "rate now",
-            "declared",
-            "left of the hour",
-            "left of the day",
-            "permits",
-            "slowed down",
-            "changed",
-        ];
-        let mut table = Table::new("", &head, "Nothing has been asked of any far side yet.");
-        for gate in patra_engine::operations::gates(&*api.store, &*api.clock).await? {
-            let view = &gate.view;
-            let (state, tone) = match view.cooldown_until.filter(|until| *until > now) {
-                Some(until) => (format!("silent until {}", until.to_short_text()), Tone::Warn),
-                None if view.remaining() == Some(0) => ("used up".to_owned(), Tone::Bad),
-                None if view.is_soft() => ("little left".to_owned(), Tone::Warn),
-                None => ("open".to_owned(), Tone::Plain),
-            };
-            let left = |of: Option<patra_core::gate::Standing>| {
-                of.map_or_else(
-                    || Shown::text("no limit"),
-                    |of| Shown::amount(format!("{} of {}", of.remaining, of.limit)),
-                )
-            };
-            let cells = vec![
-                Shown::code(gate.rate_key.as_str()),
-                Shown::text(state),
-                Shown::amount(format!("{:.2}/s", view.rate)),
-                Shown::amount(format!("{:.2}/s", view.declared.per_sec)),
-                left(view.hourly),
-                left(view.daily),
-                Shown::number(view.permits),
-                Shown::number(view.lowered),
-                Shown::time(gate.updated_at),
-            ];
-            table.row(tone, cells);
-        }
-        Ok(Page::new("Gates and budgets").live().with(table))
+        let page = Page::new("Gates and budgets").live().with(budgets(&visit).await?);
+        // Gates are everybody's.
+        Ok(if visit.tenant.is_operator().is_ok() { page.with(all_gates(&visit).await?) } else { page })
     };
     visit.show(page.await)
+}
+
+/// How fast requests leave beside how fast they may, what slowed them, and what was done about it.
+async fn budgets(visit: &Visit) -> Result<Table, Failure> {
+    let (store, clock) = (&*visit.api.store, &*visit.api.clock);
+    let about = About { project_key: visit.tenant.sight()?.map(str::to_owned), ..About::default() };
+    let window = board::window(None, None, clock.now()).map_err(|error| Failure::bad_request(error.to_string()))?;
+    let head =
+        ["where", "requests/s", "budget/s", "rate now", "left", "429", "slowed down", "quota", "waited", "healed"];
+    let mut table =
+        Table::new("Budgets of the last hour", &head, "Nothing was asked of any far side in the last hour.");
+    for line in board::budget(store, store, clock, about, window).await? {
+        let (slow, healing) = (&line.slowdowns, &line.self_healing);
+        let of_gate = |text: fn(&GateBudget) -> String| Shown::amount(line.gate.as_ref().map_or("–".to_owned(), text));
+        let healed = healing.qps_downshift
+            + healing.page_size_shrink
+            + healing.concurrency_down
+            + healing.circuit_open
+            + healing.resliced;
+        let cells = vec![
+            Shown::text(overview::name(&line.of)),
+            Shown::amount(figure(line.actual_qps)),
+            of_gate(|gate| figure(gate.budget_qps)),
+            of_gate(|gate| figure(gate.effective_qps)),
+            of_gate(|gate| gate.remaining.map_or("no limit".to_owned(), |left| left.to_string())),
+            Shown::number(slow.throttled),
+            Shown::number(slow.demoted + slow.retry_after),
+            Shown::number(slow.quota_soft + slow.quota_hard),
+            Shown::amount(overview::span(slow.wait_ms / 1_000)),
+            Shown::number(healed),
+        ];
+        table.row(if slow.quota_hard > 0 { Tone::Warn } else { Tone::Plain }, cells);
+    }
+    Ok(table)
+}
+
+async fn all_gates(visit: &Visit) -> Result<Table, Failure> {
+    let (api, now) = (&visit.api, visit.api.clock.now());
+    let head = [
+        "rate key",
+        "state",
+        "rate now",
+        "declared",
+        "left of the hour",
+        "left of the day",
+        "permits",
+        "slowed down",
+        "changed",
+    ];
+    let mut table = Table::new("Gates", &head, "Nothing has been asked of any far side yet.");
+    for gate in patra_engine::operations::gates(&*api.store, &*api.clock).await? {
+        let view = &gate.view;
+        let (state, tone) = match view.cooldown_until.filter(|until| *until > now) {
+            Some(until) => (format!("silent until {}", until.to_short_text()), Tone::Warn),
+            None if view.remaining() == Some(0) => ("used up".to_owned(), Tone::Bad),
+            None if view.is_soft() => ("little left".to_owned(), Tone::Warn),
+            None => ("open".to_owned(), Tone::Plain),
+        };
+        let left = |of: Option<patra_core::gate::Standing>| {
+            of.map_or_else(|| Shown::text("no limit"), |of| Shown::amount(format!("{} of {}", of.remaining, of.limit)))
+        };
+        let cells = vec![
+            Shown::code(gate.rate_key.as_str()),
+            Shown::text(state),
+            Shown::amount(format!("{:.2}/s", view.rate)),
+            Shown::amount(format!("{:.2}/s", view.declared.per_sec)),
+            left(view.hourly),
+            left(view.daily),
+            Shown::number(view.permits),
+            Shown::number(view.lowered),
+            Shown::time(gate.updated_at),
+        ];
+        table.row(tone, cells);
+    }
+    Ok(table)
 }
 
 pub(super) async fn alerts(Extension(visit): Extension<Visit>) -> Response {

@@ -29,7 +29,6 @@ pub(super) const LISTED: &[View] = &[
     View::Tasks,
     View::Runs,
     View::Batches,
-    View::Cursors,
     View::Events,
     View::Items,
     View::Quarantine,

@@ -53,7 +53,7 @@ macro_rules! blocks {
     };
 }
 
-blocks![Tiles, Facts, Table, Code, Drawing, Note, Strip, Form, Actions];
+blocks![Tiles, Facts, Table, Code, Drawings, Note, Strip, Form, Actions];
 
 /// How something is, as a colour; the words beside it say the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -199,6 +199,8 @@ pub(super) struct Table {
     pub(super) next: Option<String>,
     /// Where all of them are.
     pub(super) more: Option<String>,
+    /// By which a link leads to it.
+    pub(super) anchor: &'static str,
 }
 
 #[derive(Debug, Default)]
@@ -245,6 +247,10 @@ impl Code {
         Code::new(title, &serde_json::to_string_pretty(value).unwrap_or_default())
     }
 }
+
+/// Charts side by side.
+#[derive(Debug)]
+pub(super) struct Drawings(pub(super) Vec<Drawing>);
 
 /// A chart that is drawn: an SVG of our own making.
 #[derive(Debug)]

@@ -280,7 +280,7 @@ async fn what_is_of_another_project_is_not_there() {
     assert_eq!(browser.post(&format!("/sources/{theirs}/pause"), "").await.status, StatusCode::NOT_FOUND);
     assert!(browser.get(&format!("/search?q={theirs}")).await.html.contains("Nothing has the id"));
     assert_eq!(browser.post("/project", "project=theirs").await.status, StatusCode::NOT_FOUND);
-    for path in ["/holds", "/gates", "/alerts", "/keys", "/settings", "/credentials"] {
+    for path in ["/holds", "/alerts", "/keys", "/settings", "/credentials"] {
         assert_eq!(browser.get(path).await.status, StatusCode::FORBIDDEN, "{path}");
         assert!(!list.contains(&format!("href=\"{path}\"")), "{path} is offered");
     }

@@ -278,7 +278,7 @@ const MENU: &[(&str, &[Offer])] = &[
     (
         "Limits",
         &[
-            ("Gates", "/gates", Needs::Operator),
+            ("Gates", "/gates", Needs::Nothing),
             ("Holds", "/holds", Needs::Operator),
             ("Alerts", "/alerts", Needs::Operator),
         ],
