@@ -29,9 +29,9 @@ pub(crate) fn document(operations: &[Operation]) -> Value {
         "components": {
             "securitySchemes": { "key": { "type": "http", "scheme": "bearer" } },
             "responses": {
-                "Answer": response("as asked", envelope("ok")),
-                "Refused": response("refused", envelope("error")),
-                "RefusedBare": response("refused", json!({ "type": "object" })),
+                "Answer": response("as asked", &envelope("ok")),
+                "Refused": response("refused", &envelope("error")),
+                "RefusedBare": response("refused", &json!({ "type": "object" })),
             },
         },
     })
@@ -131,7 +131,7 @@ fn answers(operation: &Operation) -> Value {
     told.into()
 }
 
-fn response(description: &str, schema: Value) -> Value {
+fn response(description: &str, schema: &Value) -> Value {
     json!({ "description": description, "content": { "application/json": { "schema": schema } } })
 }
 

@@ -1,6 +1,8 @@
 //! How long boards take over a long history, beside a harvest at full speed, and what they cost it (ING-DOD-22). Not a test: it prints
 //! figures. Run it alone, with `cargo test -p patra-store-postgres --release -- --ignored --nocapture board`.
 
+#![expect(clippy::unwrap_used, reason = "a bench that cannot go on has nothing to say")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -92,7 +94,6 @@ async fn lease_tasks(store: &PostgresStore) -> Vec<(Lease, RunId)> {
 // PATRA_BENCH_BATCHES, PATRA_BENCH_TASKS and PATRA_BENCH_SECS (of each half) change the scene.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "prints figures"]
-#[expect(clippy::print_stdout, reason = "figures are what it is for")]
 async fn bench_board_queries_beside_a_harvest() {
     let Some(schema) = Schema::new() else { return };
     let (batches, tasks) = (setting("PATRA_BENCH_BATCHES", 10_000_000), setting("PATRA_BENCH_TASKS", 1_000_000));

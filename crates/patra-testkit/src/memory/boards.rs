@@ -1,7 +1,9 @@
 //! What boards show, counted anew from the ledger: the databases keep the same numbers as they go.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use patra_core::cursor::Mark;
 use patra_core::port::board::{
     A_MINUTE, About, Advanced, Counts, CursorAsk, Held, HttpStatus, MAX_ROWS, MAX_STEPS, Queued, Step, TopError,
     Watermark,
@@ -246,7 +248,7 @@ impl MemStore {
         }
         let mut top: Vec<_> = kinds.into_values().collect();
         // Stable: of equals the first by name.
-        top.sort_by(|a, b| (b.errors, b.last_at).cmp(&(a.errors, a.last_at)));
+        top.sort_by_key(|error| Reverse((error.errors, error.last_at)));
         top.truncate(limit.min(MAX_ROWS) as usize);
         top
     }
@@ -266,8 +268,8 @@ impl MemStore {
                 scope: name.scope.as_str().to_owned(),
                 namespace: name.namespace_key.clone(),
                 direction: row.direction(),
-                value: row.value.as_ref().map(|value| value.to_text()),
-                instant: row.value.as_ref().and_then(|value| value.instant()),
+                value: row.value.as_ref().map(Mark::to_text),
+                instant: row.value.as_ref().and_then(Mark::instant),
                 updated_at: row.updated_at,
             }
         });
@@ -291,7 +293,7 @@ impl MemStore {
             .map(|row| Advanced {
                 id: row.id,
                 cursor,
-                from: row.previous.as_ref().map(|value| value.to_text()),
+                from: row.previous.as_ref().map(Mark::to_text),
                 to: row.value.to_text(),
                 observed_max_value: row.observed_max.map(|at| at.to_string()),
                 late: row.cause.map_or(0, |cause| cause.late.into()),
@@ -300,7 +302,7 @@ impl MemStore {
                 created_at: row.created_at,
             })
             .collect();
-        steps.sort_by_key(|step| std::cmp::Reverse((step.created_at, step.id)));
+        steps.sort_by_key(|step| Reverse((step.created_at, step.id)));
         steps.truncate(limit.min(MAX_ROWS) as usize);
         steps
     }

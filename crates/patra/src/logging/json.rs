@@ -8,7 +8,7 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::fmt::format::{FormatEvent, JsonFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormattedFields};
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::registry::{LookupSpan, Scope};
 
 pub(super) struct Line;
 
@@ -28,7 +28,7 @@ where
         line.insert("timestamp".to_owned(), time.into());
         line.insert("level".to_owned(), event.metadata().level().as_str().into());
         line.insert("target".to_owned(), event.metadata().target().into());
-        for span in context.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
+        for span in context.event_scope().into_iter().flat_map(Scope::from_root) {
             // The innermost, in the end.
             line.insert("span".to_owned(), span.name().into());
             let extensions = span.extensions();

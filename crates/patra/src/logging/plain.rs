@@ -7,7 +7,7 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::{DefaultFields, FormatEvent, FormatFields as _, Writer};
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormattedFields};
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::registry::{LookupSpan, Scope};
 
 use crate::traces::SPANS;
 
@@ -32,7 +32,7 @@ where
         SystemTime.format_time(&mut writer)?;
         write!(writer, "{plain} {colour}{level:>5}{plain} ")?;
         context.field_format().format_fields(writer.by_ref(), event)?;
-        let around = context.event_scope().into_iter().flat_map(|scope| scope.from_root());
+        let around = context.event_scope().into_iter().flat_map(Scope::from_root);
         for span in around.filter(|span| span.metadata().target() != SPANS) {
             if let Some(fields) = span.extensions().get::<FormattedFields<DefaultFields>>() {
                 write!(writer, " {fields}")?;

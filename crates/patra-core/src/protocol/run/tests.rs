@@ -205,7 +205,6 @@ fn cuttable(rule: paging::Rule) -> Policy {
         operation: Operation::Harvest,
         watermark_key: "updated_at".into(),
         snapshot_hash: "s".into(),
-        slice_signature_hash: "slice".into(),
         first: rule.first(),
         params: Default::default(),
         partition: Default::default(),
@@ -242,6 +241,7 @@ fn policy(paging: paging::Rule) -> Arc<Policy> {
 fn started(resume: Option<Option<Position>>) -> Got {
     let resume = resume.map(|next| Resume { run: RunId(6), batch_no: 4, next, total: None });
     Got::Tx(Ok(Done::StartRun(RunStarted::Go {
+        slice_signature_hash: "slice".into(),
         run: RUN,
         attempt_no: 9,
         snapshot_hash: "s".into(),
