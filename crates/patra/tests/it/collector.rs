@@ -212,7 +212,7 @@ fn a_source_that_is_created_over_http_is_collected_and_shown() {
         assert_eq!((&source["is_active"], &source["next_fetch_at"]), (&json!(true), &Value::Null));
         let (status, again) = http(&url("/api/sources"), Some(&key), Some(&body.to_string()));
         assert_eq!((status, &again["error"]["details"]["source_id"]), (409, &json!(id)));
-        running.wait_for("inserted=2");
+        running.wait_for("fetched=2");
 
         let (status, shown) = get("/api/collector/status");
         assert_eq!(status, 200);

@@ -60,7 +60,7 @@ async fn all_are_scraped_by_the_clock_as_one_job_and_never_twice_at_once() {
         let users = lines("\"collected\"").len() + lines(" collected ").len();
         assert_eq!(users, 2, "a line for each user: {log}");
         for line in log.lines().filter(|line| line.contains("@alice") && line.contains("fetched=")) {
-            assert!(["task.id=", "inserted=", "skipped=", "errors="].iter().all(|part| line.contains(part)), "{line}");
+            assert!(["task_id=", "inserted=", "skipped=", "errors="].iter().all(|part| line.contains(part)), "{line}");
         }
         let report = lines("a scrape has ended");
         assert_eq!(report.len(), 1, "{report:?}");
