@@ -285,7 +285,7 @@ fn without_times(mut done: Done) -> Done {
         Done::Claim(done) => {
             done.now = NONE;
             for lease in &mut done.leases {
-                lease.until = NONE;
+                (lease.until, lease.scheduled_at) = (NONE, NONE);
             }
         }
         _ => {}
