@@ -73,12 +73,9 @@ function routes() {
     const lines = readFileSync(given === '-' ? 0 : given, 'utf8').split('\n').map((line) => line.trim().replace(/\{[^}]*\}/g, '{}'));
     return new Set(lines);
   }
-  const source = readFileSync(new URL('crates/patra-api/src/routes.rs', root), 'utf8');
-  const found = source.split('.route(').slice(1).map((part) => part.split(';')[0]);
-  return new Set(found.flatMap((part) => {
-    const path = part.match(/"(\/[^"]*)"/)[1].replace(/\{[^}]*\}/g, '{}');
-    return [...part.matchAll(/\b(get|post|put|patch|delete)\(/g)].map(([, method]) => `${method.toUpperCase()} ${path}`);
-  }));
+  const { paths } = JSON.parse(readFileSync(new URL('docs/openapi.json', root), 'utf8'));
+  const plain = (path) => path.replace(/\{[^}]*\}/g, '{}');
+  return new Set(Object.entries(paths).flatMap(([path, methods]) => Object.keys(methods).map((method) => `${method.toUpperCase()} ${plain(path)}`)));
 }
 
 // covers: CRAWL-137

@@ -1,51 +1,30 @@
 // What a live run needs: a scripted platform, a Patra that crawls it, n8n, and somebody between the two who writes down every call.
-import { spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { readFileSync, rmSync } from 'node:fs';
 import http from 'node:http';
-import net from 'node:net';
-import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+
+import { Place, freePort } from '../place.mjs';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const workflows = path.join(root, 'deploy/n8n');
 /** Nothing here takes so long: whoever does hangs. */
 const PATIENCE_MS = 10 * 60 * 1000;
 
-const freePort = () => new Promise((resolve) => {
-  const probe = net.createServer().listen(0, '127.0.0.1', () => {
-    const { port } = probe.address();
-    probe.close(() => resolve(port));
-  });
-});
-
-export class Rig {
+export class Rig extends Place {
   constructor() {
-    this.folder = mkdtempSync(path.join(os.tmpdir(), 'patra-n8n.'));
-    this.children = [];
+    super('n8n', PATIENCE_MS);
     this.seen = [];
   }
 
-  file(name, text) {
-    const file = path.join(this.folder, name);
-    if (text !== undefined) writeFileSync(file, text, { mode: 0o600 });
-    return file;
-  }
-
   async start(notes) {
-    this.platform = await this.serve(process.env.PATRA_UPSTREAM_BIN, ['--listen', '127.0.0.1:0', '--notes', String(notes)], {}, (line) => line.trim());
+    this.platform = await this.upstream(['--notes', String(notes)]);
     this.file('xhs.yaml', this.manifest());
-    const env = this.env = {
-      ...process.env, PATRA_DATA: this.file('data'), PATRA_ALLOW_NET: '127.0.0.0/8',
-      COOKIE_MASTER_KEY: 'only-for-this-test-only-for-this-test', RUST_LOG: 'info',
-    };
     this.patra(['apply', '-f', this.file('xhs.yaml')]);
     this.key = this.patra(['key', 'create', 'n8n', '--scope', 'write']).trim();
     this.adminKey = this.patra(['key', 'create', 'test', '--scope', 'admin']).trim();
-    const port = await freePort();
-    this.url = `http://127.0.0.1:${port}`;
-    await this.serve(process.env.PATRA_BIN, ['serve', '--listen', `127.0.0.1:${port}`], env);
-    await this.until(async () => (await fetch(`${this.url}/health`)).ok);
+    await this.serve();
     await this.listen();
   }
 
@@ -56,39 +35,6 @@ export class Rig {
       .replace(/refill_rate_per_sec: 1, burst: 1/, 'refill_rate_per_sec: 1000, burst: 1000');
     if (mine === text) throw new Error('sources/xhs.yaml has changed its form');
     return mine;
-  }
-
-  patra(args) {
-    const done = spawnSync(process.env.PATRA_BIN, args, { env: this.env, encoding: 'utf8' });
-    if (done.status !== 0) throw new Error(`patra ${args.join(' ')}: ${done.stderr}`);
-    return done.stdout;
-  }
-
-  /** Starts a server; with `ready`, waits for its first line. */
-  async serve(binary, args, env, ready) {
-    const log = this.file(`${path.basename(binary)}.log`);
-    const child = spawn(binary, args, { env: { ...process.env, ...env }, stdio: ['ignore', ready ? 'pipe' : openSync(log, 'a'), openSync(log, 'a')] });
-    this.children.push(child);
-    if (!ready) return undefined;
-    return new Promise((resolve, reject) => {
-      let text = '';
-      child.stdout.on('data', (part) => {
-        text += part;
-        if (text.includes('\n')) resolve(ready(text.split('\n')[0]));
-      });
-      child.on('exit', () => reject(new Error(`${binary} ended: ${readFileSync(log, 'utf8')}`)));
-    });
-  }
-
-  async until(condition) {
-    for (const end = Date.now() + PATIENCE_MS; ;) {
-      try {
-        if (await condition()) return;
-      } catch (error) {
-        if (Date.now() > end) throw error;
-      }
-      await new Promise((resolve) => { setTimeout(resolve, 100); });
-    }
   }
 
   /** n8n speaks to this, which hands on to Patra and keeps what went by. */

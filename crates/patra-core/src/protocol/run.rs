@@ -342,6 +342,9 @@ impl Run {
         match prepared.and_then(|policy| self.readable(policy)).and_then(limited) {
             Ok((limit, policy)) => {
                 self.limit = limit;
+                if let (Some(limit), Some(resume)) = (&mut self.limit, &resume) {
+                    limit.resume(resume.taken);
+                }
                 match resume {
                     None => {
                         self.reader.begin(self.first(&policy), self.bounds.pages.is_none_or(|pages| pages.from == 0));

@@ -57,6 +57,8 @@ pub struct Resume {
     pub next: Option<Position>,
     /// That batch's [`BatchStats::total`].
     pub total: Option<u64>,
+    /// That batch's [`BatchStats::taken`].
+    pub taken: Option<u64>,
 }
 
 /// Commits one page: ledger row, records, quarantine, in one transaction.
@@ -153,6 +155,9 @@ pub struct BatchStats {
     /// later run goes on, records have moved past the place where it does (G-23).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
+    /// How many records the task has taken with this page, where it takes only so many: a later run counts on from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken: Option<u64>,
 }
 
 /// What the gate had to do with it (ING-4.10-34, C-53).

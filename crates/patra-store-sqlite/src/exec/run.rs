@@ -51,7 +51,7 @@ const SET_CHECKPOINT: &str = "UPDATE ing_task_run SET checkpoint = ?2 WHERE id =
 const READ_REDRIVEN: &str = "SELECT redrive_of FROM ing_task WHERE id = ?1";
 
 pub(crate) const READ_RESUME: &str = "
-SELECT run_id, batch_no, next_position, json_extract(stats, '$.total')
+SELECT run_id, batch_no, next_position, json_extract(stats, '$.total'), json_extract(stats, '$.taken')
 FROM ing_task_run_batch
 WHERE task_id = ?1 AND status_code = 'SUCCEEDED'
 ORDER BY run_id DESC, batch_no DESC
@@ -168,14 +168,13 @@ fn checkpoint(resume: Option<&Resume>, redrive: Option<&(TaskId, String)>) -> Op
 }
 
 fn read_resume(db: &Connection, task: TaskId) -> Result<Option<Resume>> {
-    let last: Option<(i64, u32, Option<String>, Option<i64>)> = db
-        .prepare_cached(READ_RESUME)?
-        .query_row([task.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
-        .optional()?;
-    let Some((run, batch_no, next, total)) = last else { return Ok(None) };
-    let next = next.map(|text| serde_json::from_str(&text)).transpose()?;
-    let total = total.and_then(|total| u64::try_from(total).ok());
-    Ok(Some(Resume { run: RunId(run), batch_no, next, total }))
+    let mut statement = db.prepare_cached(READ_RESUME)?;
+    let mut rows = statement.query([task.0])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let next = row.get::<_, Option<String>>(2)?.map(|text| serde_json::from_str(&text)).transpose()?;
+    let number = |at| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(at)?.and_then(|n| u64::try_from(n).ok()));
+    let (total, taken) = (number(3)?, number(4)?);
+    Ok(Some(Resume { run: RunId(row.get(0)?), batch_no: row.get(1)?, next, total, taken }))
 }
 
 pub(super) fn end(db: &Connection, op: &EndRun, now: Ts) -> Result<RunEnded> {

@@ -83,7 +83,10 @@ pub(super) async fn a_batch_that_failed_or_never_was_drives_its_task_again(fx: F
         let new = fx.next().await;
         assert_eq!(new.task, task);
         let (second, resume) = fx.start_fully(&new).await;
-        assert_eq!(resume, Some(Resume { run, batch_no: 1, next: Some(Position::Offset(10)), total: None }));
+        assert_eq!(
+            resume,
+            Some(Resume { run, batch_no: 1, next: Some(Position::Offset(10)), total: None, taken: None })
+        );
         let checkpoint = checkpoint(&fx, second).await;
         assert_eq!(checkpoint["replay"], json!({ "task": lease.task.0, "request": "r" }));
         assert_eq!(checkpoint["resumedFrom"], json!({ "runId": run.0, "batchNo": 1 }));
@@ -128,7 +131,7 @@ pub(super) async fn every_run_of_it_says_that_it_is_a_replay_and_resumes_from_it
     let (old, run) = failed_at_three(&fx).await;
     queued(&fx, "r", What::Task(old.task)).await;
     let later = || RunEnd::Requeue { delay: Duration::ZERO, error: make::fault("later"), counted: false };
-    let from_old = Resume { run, batch_no: 2, next: Some(Position::Offset(20)), total: None };
+    let from_old = Resume { run, batch_no: 2, next: Some(Position::Offset(20)), total: None, taken: None };
     for round in 0..2 {
         let lease = fx.next().await;
         let (second, resume) = fx.start_fully(&lease).await;
@@ -143,7 +146,10 @@ pub(super) async fn every_run_of_it_says_that_it_is_a_replay_and_resumes_from_it
     fx.end(&lease, third, later()).await;
     fx.pass(Duration::from_millis(2)).await;
     let (_, resume) = fx.start_fully(&fx.next().await).await;
-    assert_eq!(resume, Some(Resume { run: third, batch_no: 1, next: Some(Position::Offset(10)), total: None }));
+    assert_eq!(
+        resume,
+        Some(Resume { run: third, batch_no: 1, next: Some(Position::Offset(10)), total: None, taken: None })
+    );
 }
 
 /// A redrive that failed without a page is driven again from where the first one stopped.
@@ -154,7 +160,7 @@ pub(super) async fn a_chain_of_redrives_resumes_from_the_last_page_of_any(fx: Fi
     fx.finish(&lease, failed()).await;
     queued(&fx, "r", What::Task(second)).await;
     let (last, resume) = fx.start_fully(&fx.next().await).await;
-    assert_eq!(resume, Some(Resume { run, batch_no: 2, next: Some(Position::Offset(20)), total: None }));
+    assert_eq!(resume, Some(Resume { run, batch_no: 2, next: Some(Position::Offset(20)), total: None, taken: None }));
     assert_eq!(checkpoint(&fx, last).await["replay"]["task"], second.0);
 }
 

@@ -84,7 +84,7 @@ pub(super) async fn a_run_resumes_after_the_last_committed_page_of_any_run(fx: F
     // A run that commits nothing does not move the place, nor does a page that failed.
     let lease = fx.next().await;
     let (second, resume) = fx.start_fully(&lease).await;
-    let after_two = Resume { run: first, batch_no: 2, next: Some(Position::Offset(20)), total: None };
+    let after_two = Resume { run: first, batch_no: 2, next: Some(Position::Offset(20)), total: None, taken: None };
     assert_eq!(resume, Some(after_two.clone()));
     let checkpoint = text(&fx.cell(View::Runs, second.0, "checkpoint").await);
     let checkpoint: serde_json::Value = serde_json::from_str(&checkpoint).expect("JSON");
@@ -98,13 +98,16 @@ pub(super) async fn a_run_resumes_after_the_last_committed_page_of_any_run(fx: F
     let (third, resume) = fx.start_fully(&lease).await;
     assert_eq!(resume, Some(after_two));
     let page = make::page(&lease, third, 1, vec![make::record("c", 1)], true);
-    let stats = BatchStats { total: Some(7), ..page.stats };
+    let stats = BatchStats { total: Some(7), taken: Some(3), ..page.stats };
     fx.ok(Arc::new(CommitBatch { stats, ..page })).await;
     fx.end(&lease, third, again()).await;
 
     let lease = fx.next().await;
     let (_, resume) = fx.start_fully(&lease).await;
-    assert_eq!(resume, Some(Resume { run: third, batch_no: 1, next: Some(Position::Offset(10)), total: Some(7) }));
+    assert_eq!(
+        resume,
+        Some(Resume { run: third, batch_no: 1, next: Some(Position::Offset(10)), total: Some(7), taken: Some(3) })
+    );
 }
 
 pub(super) async fn a_run_after_the_last_page_has_nothing_left_to_read(fx: Fixture) {
@@ -115,7 +118,7 @@ pub(super) async fn a_run_after_the_last_page_has_nothing_left_to_read(fx: Fixtu
     fx.sweep(true).await;
     let leases = fx.claim(2).await;
     let (_, resume) = fx.start_fully(&leases[0]).await;
-    assert_eq!(resume, Some(Resume { run, batch_no: 1, next: None, total: None }));
+    assert_eq!(resume, Some(Resume { run, batch_no: 1, next: None, total: None, taken: None }));
     // Another task's pages are no business of this one.
     assert_eq!(fx.start_fully(&leases[1]).await.1, None);
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use patra_core::paging::Position;
 use patra_core::state::{BatchStatus, PlanStatus, RunStatus, SliceStatus, TaskStatus};
-use patra_core::tx::{EndRun, Failure, Lineage, NewSlice, Resume, RunEnd, RunEnded, RunStarted, StartRun, TxError};
+use patra_core::tx::{
+    BatchStats, EndRun, Failure, Lineage, NewSlice, Resume, RunEnd, RunEnded, RunStarted, StartRun, TxError,
+};
 use patra_core::{BatchId, RunId, TaskId, Ts};
 
 use super::plan::Draft;
@@ -75,7 +77,8 @@ impl MemStore {
             let committed = self.runs[place(run.0)].batches.iter().map(|batch| &self.batches[place(batch.0)]);
             let in_ledger = committed.filter(|batch| batch.status == BatchStatus::Succeeded && !batch.archived);
             let last = in_ledger.max_by_key(|batch| batch.batch_no)?;
-            Some(Resume { run: *run, batch_no: last.batch_no, next: last.next.clone(), total: last.stats.total })
+            let BatchStats { total, taken, .. } = last.stats;
+            Some(Resume { run: *run, batch_no: last.batch_no, next: last.next.clone(), total, taken })
         });
         own.or_else(|| self.last_batch(&self.tasks[place(task.redrive.as_ref()?.0.0)]))
     }

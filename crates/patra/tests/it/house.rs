@@ -12,6 +12,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::support::root;
+
 /// Which of our crates a crate may use. ARCHITECTURE.md has the same table with the reasons.
 const EDGES: &[(&str, &[&str])] = &[
     ("patra-core", &[]),
@@ -281,10 +283,6 @@ fn lines_with(paths: impl Iterator<Item = PathBuf>, marks: &[&str]) -> Vec<Strin
 #[track_caller]
 fn assert_none(rule: &str, broken: &[String]) {
     assert!(broken.is_empty(), "{rule}:\n  {}", broken.join("\n  "));
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
 fn sources() -> impl Iterator<Item = PathBuf> {

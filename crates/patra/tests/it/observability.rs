@@ -6,17 +6,12 @@ mod prometheus;
 mod traces;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
 use patra_upstream::Script;
 
 use crate::cli::{both, far_side};
 use crate::collector::Running;
-use crate::support::{Place, http, manifest};
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use crate::support::{Place, http, manifest, root};
 
 fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))

@@ -2,15 +2,10 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::support::Place;
-
-fn root() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-}
+use crate::support::{Place, root};
 
 /// What the service says next, as a supervisor hears it.
 fn heard(socket: &UnixDatagram) -> String {

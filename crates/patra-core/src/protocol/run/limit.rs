@@ -18,6 +18,8 @@ pub(super) struct Limit {
     most: usize,
     /// The reading goes on up to here as long as all that it brings is new (TWEET-93).
     at_most: usize,
+    /// What runs before this one have taken.
+    before: usize,
     /// Keys so far, hashed: what a far side names on every page counts once.
     keys: BTreeSet<[u8; 16]>,
 }
@@ -39,17 +41,31 @@ impl Limit {
         let params = params::of_task(task_params).unwrap_or_default();
         let most = number(&params, rule.limit_param.as_ref())?;
         let at_most = number(&params, rule.limit_max_param.as_ref())?;
-        Ok(most.map(|most| Limit { most, at_most: at_most.unwrap_or(most).max(most), keys: BTreeSet::new() }))
+        Ok(most.map(|most| Limit {
+            most,
+            at_most: at_most.unwrap_or(most).max(most),
+            before: 0,
+            keys: BTreeSet::new(),
+        }))
+    }
+
+    /// Counts on from where an earlier run of the task has come.
+    pub(super) fn resume(&mut self, taken: Option<u64>) {
+        self.before = taken.and_then(|taken| taken.try_into().ok()).unwrap_or_default();
+    }
+
+    pub(super) fn taken(&self) -> usize {
+        self.before + self.keys.len()
     }
 
     /// Counts the records of a page, and leaves out those that came before in this run and those beyond the limit.
     pub(super) fn take(&mut self, page: &mut Page) -> Reach {
-        let before = page.records.len();
+        let read = page.records.len();
         page.records
-            .retain(|record| self.keys.len() < self.at_most && self.keys.insert(content_hash(record.key.as_bytes())));
-        let left_out = u32::try_from(before - page.records.len()).unwrap_or(u32::MAX);
+            .retain(|record| self.taken() < self.at_most && self.keys.insert(content_hash(record.key.as_bytes())));
+        let left_out = u32::try_from(read - page.records.len()).unwrap_or(u32::MAX);
         page.facts.items = page.facts.items.saturating_sub(left_out);
-        match self.keys.len() {
+        match self.taken() {
             count if count >= self.at_most => Reach::Full,
             count if count >= self.most => Reach::Enough,
             _ => Reach::Below,

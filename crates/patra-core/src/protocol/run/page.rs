@@ -129,6 +129,7 @@ impl Page {
             self_healing: place.healing,
             rate: place.rate,
             total: place.total,
+            taken: place.taken,
             ..self.evidence.stats()
         };
         Arc::new(CommitBatch {

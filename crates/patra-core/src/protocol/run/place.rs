@@ -22,6 +22,8 @@ pub(super) struct Place {
     pub(super) rate: RateStats,
     /// Records of the slice, where pages are numbered.
     pub(super) total: Option<u64>,
+    /// Records that the task has taken, where it takes only so many.
+    pub(super) taken: Option<u64>,
 }
 
 pub(super) fn batch_key(run: RunId, batch_no: u32, position: &Position) -> String {

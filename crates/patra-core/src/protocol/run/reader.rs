@@ -374,6 +374,7 @@ impl Run {
         self.stats.observed_max =
             self.stats.observed_max.max(page.records.iter().map(|record| record.version.updated_at).max());
         let mut place = self.reader.place();
+        place.taken = self.limit.as_ref().map(|limit| limit.taken() as u64);
         // A request for details that settled nothing has brought nothing further.
         place.progress &= !matches!(place.position, Position::Ids { .. }) || !marks.is_empty();
         let checked = self.checked(&page, &mut marks);
@@ -399,6 +400,7 @@ impl Reader {
             before_token,
             position,
             total: self.walk.total().filter(|_| numbered),
+            taken: None,
             page_size: self.asked_size,
             healing: self.healing,
             rate: self.rate,

@@ -239,7 +239,10 @@ fn policy(paging: paging::Rule) -> Arc<Policy> {
 }
 
 fn started(resume: Option<Option<Position>>) -> Got {
-    let resume = resume.map(|next| Resume { run: RunId(6), batch_no: 4, next, total: None });
+    started_behind(resume.map(|next| Resume { run: RunId(6), batch_no: 4, next, total: None, taken: None }))
+}
+
+fn started_behind(resume: Option<Resume>) -> Got {
     Got::Tx(Ok(Done::StartRun(RunStarted::Go {
         slice_signature_hash: "slice".into(),
         run: RUN,

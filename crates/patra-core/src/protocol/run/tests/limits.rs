@@ -43,6 +43,23 @@ fn a_run_ends_at_the_limit_and_leaves_the_rest_of_the_page_out() {
 }
 
 #[test]
+fn who_takes_over_counts_on() {
+    let (mut driver, _) = polling(POLL);
+    driver.fetch();
+    assert_eq!(commit(&driver.on(page(1, Some("b")))).stats.taken, Some(2));
+
+    let lease = Lease { source: Some(crate::id::SourceId(1)), window: None, params: POLL.into(), ..lease() };
+    let mut driver = Driver::of(lease, Options::default());
+    let resume = Resume { run: RunId(6), batch_no: 1, next: Some(token("b")), total: None, taken: Some(2) };
+    driver.on(started_behind(Some(resume)));
+    driver.on(Got::Prepared(Ok(policy(limited()))));
+    driver.fetch();
+    let last = commit(&driver.on(page(5, Some("c"))));
+    assert_eq!((keys(&last), last.stats.taken), (vec!["5-5"], Some(3)), "one is left of three");
+    assert_eq!(end(&driver.on(committed())).end, RunEnd::Succeeded);
+}
+
+#[test]
 fn what_stands_on_every_page_counts_once() {
     let (mut driver, _) = polling(POLL);
     driver.fetch();

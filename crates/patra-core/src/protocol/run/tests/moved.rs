@@ -17,17 +17,9 @@ fn ids(total: u64) -> Got {
 
 /// A run behind the first page, which had told this total.
 fn resumed(policy: Policy, total: Option<u64>) -> (Driver, Vec<Want>) {
-    let resume = Resume { run: RunId(6), batch_no: 1, next: Some(Position::Offset(2)), total };
+    let resume = Resume { run: RunId(6), batch_no: 1, next: Some(Position::Offset(2)), total, taken: None };
     let mut driver = Driver::new(Options::default());
-    let (run, snapshot_hash) = (RUN, "s".to_owned());
-    driver.on(Got::Tx(Ok(Done::StartRun(RunStarted::Go {
-        run,
-        attempt_no: 9,
-        snapshot_hash,
-        slice_signature_hash: "slice".into(),
-        resume: Some(resume),
-        known: None,
-    }))));
+    driver.on(started_behind(Some(resume)));
     let wants = driver.on(Got::Prepared(Ok(Arc::new(policy))));
     (driver, wants)
 }

@@ -1,0 +1,80 @@
+// What tests in JavaScript share: a folder of their own, the programs, and servers that end with the test.
+import { spawn, spawnSync } from 'node:child_process';
+import { mkdtempSync, openSync, readFileSync, writeFileSync } from 'node:fs';
+import net from 'node:net';
+import os from 'node:os';
+import path from 'node:path';
+
+export const freePort = () => new Promise((resolve) => {
+  const probe = net.createServer().listen(0, '127.0.0.1', () => {
+    const { port } = probe.address();
+    probe.close(() => resolve(port));
+  });
+});
+
+export class Place {
+  /** After `patienceMs` whoever is waited for hangs. */
+  constructor(name, patienceMs) {
+    this.folder = mkdtempSync(path.join(os.tmpdir(), `patra-${name}.`));
+    this.patienceMs = patienceMs;
+    this.children = [];
+    this.env = {
+      ...process.env, PATRA_DATA: this.file('data'), PATRA_ALLOW_NET: '127.0.0.0/8',
+      COOKIE_MASTER_KEY: 'only-for-this-test-only-for-this-test', RUST_LOG: 'info',
+    };
+  }
+
+  file(name, text) {
+    const file = path.join(this.folder, name);
+    if (text !== undefined) writeFileSync(file, text, { mode: 0o600 });
+    return file;
+  }
+
+  patra(args) {
+    const done = spawnSync(process.env.PATRA_BIN, args, { env: this.env, encoding: 'utf8' });
+    if (done.status !== 0) throw new Error(`patra ${args.join(' ')}: ${done.stderr}`);
+    return done.stdout;
+  }
+
+  /** A scripted far side; its address. */
+  upstream(args) {
+    return this.run(process.env.PATRA_UPSTREAM_BIN, ['--listen', '127.0.0.1:0', ...args], {}, (line) => line.trim());
+  }
+
+  /** Patra itself, once it answers. */
+  async serve() {
+    const port = await freePort();
+    this.url = `http://127.0.0.1:${port}`;
+    await this.run(process.env.PATRA_BIN, ['serve', '--listen', `127.0.0.1:${port}`], this.env);
+    await this.until(async () => (await fetch(`${this.url}/health`)).ok);
+  }
+
+  /** Starts a server; with `ready`, waits for its first line. */
+  async run(binary, args, env, ready) {
+    const log = this.file(`${path.basename(binary)}.log`);
+    const child = spawn(binary, args, { env: { ...process.env, ...env }, stdio: ['ignore', ready ? 'pipe' : openSync(log, 'a'), openSync(log, 'a')] });
+    this.children.push(child);
+    if (!ready) return undefined;
+    return new Promise((resolve, reject) => {
+      let text = '';
+      child.stdout.on('data', (part) => {
+        text += part;
+        if (text.includes('\n')) resolve(ready(text.split('\n')[0]));
+      });
+      child.on('exit', () => reject(new Error(`${binary} ended: ${readFileSync(log, 'utf8')}`)));
+    });
+  }
+
+  async until(condition) {
+    for (const end = Date.now() + this.patienceMs; ;) {
+      let problem = new Error(`not in time: ${condition}`);
+      try {
+        if (await condition()) return;
+      } catch (error) {
+        problem = error;
+      }
+      if (Date.now() > end) throw problem;
+      await new Promise((resolve) => { setTimeout(resolve, 100); });
+    }
+  }
+}
