@@ -57,11 +57,14 @@ export class Place {
     if (!ready) return undefined;
     return new Promise((resolve, reject) => {
       let text = '';
+      const died = () => reject(new Error(`${binary} ended: ${readFileSync(log, 'utf8')}`));
+      child.once('exit', died);
       child.stdout.on('data', (part) => {
         text += part;
-        if (text.includes('\n')) resolve(ready(text.split('\n')[0]));
+        if (!text.includes('\n')) return;
+        child.off('exit', died);
+        resolve(ready(text.split('\n')[0]));
       });
-      child.on('exit', () => reject(new Error(`${binary} ended: ${readFileSync(log, 'utf8')}`)));
     });
   }
 

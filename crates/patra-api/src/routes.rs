@@ -44,6 +44,7 @@ const MAX_BODY: usize = 1 << 20;
 const DEADLINE: Duration = Duration::from_secs(10);
 
 const TEXT: &str = "text/plain";
+const OPENMETRICS: &str = "application/openmetrics-text";
 const HTML: &str = "text/html";
 
 pub fn router(api: Api) -> Router {
@@ -238,7 +239,7 @@ fn operating() -> Served {
             post("/api/v1/projects", "Makes a project").admin().body(PROJECT).answers(&[200, 201]),
             projects::create_project,
         )
-        .route(get("/metrics", "Numbers for Prometheus").media(TEXT), metrics::metrics)
+        .route(get("/metrics", "Numbers for Prometheus").media(OPENMETRICS), metrics::metrics)
         .for_operators()
 }
 
