@@ -91,7 +91,7 @@ async fn driven(visit: &Visit, what: What, here: String) -> Done {
 pub(super) async fn cancel_job(Extension(visit): Extension<Visit>, id: PathText) -> Response {
     let done = async {
         let id = path_text(id)?;
-        jobs::mine(&visit.api, &visit.tenant, &id).await?;
+        let (id, _) = jobs::named(&visit.api, &visit.tenant, &id).await?;
         let cancel = Cancel { target: Target::Trigger(id.clone()), reason: REASON.to_owned(), by: visit.by() };
         routes::end(&visit.api, cancel).await?;
         Ok((Note::good(format!("Job {id} is cancelled.")), format!("/jobs/{}", encoded(&id))))

@@ -11,6 +11,9 @@ pub(super) const LIST: &[Field] = &[
     int("plan"),
     int("task"),
     int("run"),
+    time("from"),
+    time("to"),
+    time("since"),
     int("before_id"),
     int("limit"),
 ];

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Boxed;
 use super::load::Load;
-pub use super::view::{Cell, CellKind, Column, Filter, NoSuchFilter, Owner, Row, UnknownStatus, View};
+pub use super::view::{Cell, CellKind, Column, Condition, Filter, NoSuchFilter, Owner, Row, UnknownStatus, View};
 use crate::id::{InstanceId, PlanId, RunId};
 use crate::record::{Candidate, Stream, Version};
 use crate::registry::{self, DictType};
@@ -116,9 +116,8 @@ pub struct Lineage {
     pub slices: Vec<serde_json::Value>,
     pub tasks: Vec<serde_json::Value>,
     pub runs: Vec<serde_json::Value>,
-    /// At most [`Lineage::MAX_BATCHES`], the first ones.
     pub batches: Vec<serde_json::Value>,
-    /// So many of the plan's batches were left out.
+    /// So many batches lie behind these.
     pub batches_left_out: u64,
 }
 
@@ -169,6 +168,8 @@ pub struct Progress {
     pub tasks_split: u64,
     pub tasks_failed: u64,
     pub tasks_cancelled: u64,
+    /// What the newest of the failed tasks failed of: the row's `error`.
+    pub fault: Option<serde_json::Value>,
     /// Committed batches, and the sums of their statistics.
     pub batches: u64,
     pub inserted: u64,
