@@ -51,6 +51,11 @@ impl Tenant {
         }
     }
 
+    /// Whether a project asks, or whoever runs the house.
+    pub(crate) fn is_project(&self) -> bool {
+        self.asked.is_some() || !self.bound.is_empty()
+    }
+
     /// The project that is looked at, for the eye.
     pub(crate) fn shown(&self) -> Option<&str> {
         self.asked.as_deref()

@@ -38,10 +38,11 @@ pub(super) async fn list(
 pub(super) async fn show(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     headers: HeaderMap,
     code: PathText,
 ) -> Response {
-    match export(&api, code).await {
+    match export(&api, &tenant, code).await {
         Ok(manifest) if says(&headers, ACCEPT, YAML) => {
             ([(CONTENT_TYPE, YAML[0])], registry::to_yaml(&manifest)).into_response()
         }
@@ -50,8 +51,8 @@ pub(super) async fn show(
     }
 }
 
-async fn export(api: &Api, code: PathText) -> Result<registry::Manifest, Failure> {
-    Ok(registry::manifest(&*api.store, &input::path_text(code)?).await?)
+async fn export(api: &Api, tenant: &Tenant, code: PathText) -> Result<registry::Manifest, Failure> {
+    Ok(registry::manifest(&*api.store, tenant.sight()?, &input::path_text(code)?).await?)
 }
 
 #[derive(Debug, Deserialize)]

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use patra_core::port::CommandsExt as _;
-use patra_core::port::pool::{PoolUrl, UrlFilter};
+use patra_core::port::pool::UrlFilter;
 use patra_core::project::{Library, Sight};
 use patra_core::tx::{ConfigureCapture, MAX_JOB_TYPES, Scope, UrlSource};
 use patra_core::{Code, Ts};
@@ -274,7 +274,7 @@ pub(super) async fn urls(
                 limit: page_size,
             })
             .await?;
-        let items: Vec<_> = found.items.iter().map(url_json).collect();
+        let items: Vec<_> = found.items.iter().map(|url| url.to_json(tenant.is_project())).collect();
         let pagination = json!({
             "page": page, "page_size": page_size, "total": found.total,
             "total_pages": found.total.div_ceil(u64::from(page_size)),
@@ -282,14 +282,6 @@ pub(super) async fn urls(
         Ok((StatusCode::OK, json!({ "items": items }), json!({ "pagination": pagination })))
     };
     answer(&id, done.await)
-}
-
-fn url_json(url: &PoolUrl) -> Value {
-    json!({
-        "id": url.id, "url": url.url, "domain": url.domain, "source": url.source,
-        "source_ref": serde_json::from_str::<Value>(&url.source_ref).unwrap_or_default(),
-        "scope": url.library, "created_at": url.created_at,
-    })
 }
 
 // --- capture ---------------------------------------------------------------------------------------------------------
