@@ -57,11 +57,15 @@ export class Place {
     if (!ready) return undefined;
     return new Promise((resolve, reject) => {
       let text = '';
+      const ended = () => reject(new Error(`${binary} ended: ${readFileSync(log, 'utf8')}`));
+      child.on('exit', ended);
       child.stdout.on('data', (part) => {
         text += part;
-        if (text.includes('\n')) resolve(ready(text.split('\n')[0]));
+        if (!text.includes('\n')) return;
+        // That it ends later is the end of the test.
+        child.off('exit', ended);
+        resolve(ready(text.split('\n')[0]));
       });
-      child.on('exit', () => reject(new Error(`${binary} ended: ${readFileSync(log, 'utf8')}`)));
     });
   }
 
