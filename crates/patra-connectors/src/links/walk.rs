@@ -250,7 +250,7 @@ impl<'t, 'u> Walk<'t, 'u> {
 
 /// Whether the last character is a quote that was opened before: `?b='c'` (POOL-45).
 fn closes_quote(path: &str) -> bool {
-    path.ends_with('\'') && path.matches('\'').count() % 2 == 0
+    path.ends_with('\'') && path.matches('\'').count().is_multiple_of(2)
 }
 
 /// Part of every path and query, whatever stands beside it.

@@ -27,7 +27,7 @@ fn check_form(path: &str, answer: &Value) {
     let enveloped = path.starts_with("/api/v1/") && !path.starts_with("/api/v1/crawler/");
     let crawler = path.starts_with("/api/v1/crawler/") || path == "/api/search" || path == "/api/note/detail";
     assert_eq!(answer.get("status"), enveloped.then(|| json!("error")).as_ref(), "{path}: {answer}");
-    assert_eq!(answer.get("success"), crawler.then(|| json!(false)).as_ref(), "{path}: {answer}");
+    assert_eq!(answer.get("success"), crawler.then_some(json!(false)).as_ref(), "{path}: {answer}");
     assert!(answer["error"]["message"].is_string() && answer["meta"]["request_id"].is_string(), "{path}: {answer}");
 }
 
