@@ -96,7 +96,10 @@ fn owned() -> Served {
             operations::signal,
         )
         .route(post("/api/v1/quarantine/{id}/abandon", "Gives a quarantined record up"), operations::abandon)
-        .route(get("/api/v1/plans/{id}/lineage", "A plan with everything that came of it"), operations::lineage)
+        .route(
+            get("/api/v1/plans/{id}/lineage", "A plan with everything that came of it").query(LINEAGE),
+            operations::lineage,
+        )
         .route(
             post("/api/v1/runs/{run}/batches/{no}/replay", "Reads a batch once more").query(HOW).troubles(&[409, 502]),
             replay::replay,
@@ -140,7 +143,10 @@ fn boards() -> Served {
         .route(get("/api/v1/ops/timeline", "Cursors, their lag and their steps").query(TIMELINE), ops::timeline)
         .route(get("/api/v1/ops/budget", "Requests beside what is allowed").query(SPAN), ops::budget)
         .route(get("/api/v1/ops/runs/{id}/statuses", "What the far side answered to a run"), ops::statuses)
-        .route(get("/api/v1/ops/lineage/{id}", "A plan with everything that came of it"), operations::lineage)
+        .route(
+            get("/api/v1/ops/lineage/{id}", "A plan with everything that came of it").query(LINEAGE),
+            operations::lineage,
+        )
 }
 
 fn pool() -> Served {

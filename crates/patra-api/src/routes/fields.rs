@@ -33,6 +33,8 @@ pub(super) const TIMELINE: &[Field] = &[
     int("limit"),
 ];
 
+pub(super) const LINEAGE: &[Field] = &[int("after_batch"), int("limit")];
+
 pub(super) const NEW_JOB: &[Field] = &[
     text("provenance").needed(),
     text("endpoint").needed(),

@@ -1,14 +1,15 @@
 //! What people do to work: hold it, let it go on, cancel it, say that records are wrong, follow what came of a plan.
 
-use axum::extract::State;
-use axum::extract::rejection::JsonRejection;
+use axum::Extension;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use patra_core::port::CommandsExt;
-use patra_core::port::query::View;
+use patra_core::port::query::{BatchPage, View};
 use patra_core::state::{HoldKind, Operation};
 use patra_core::tx::{Abandon, Cancel, Hold, Release, Subject, Target, Which};
 use patra_core::{HoldId, PlanId, SliceId, TaskId};
@@ -230,19 +231,36 @@ async fn give_up(api: &Api, tenant: &Tenant, row: PathText) -> Result<(StatusCod
     Ok((StatusCode::OK, json!({ "abandoned": done.abandoned })))
 }
 
+/// Which batches of a plan.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Pages {
+    after_batch: Option<i64>,
+    limit: Option<u32>,
+}
+
 pub(super) async fn lineage(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
     plan: PathText,
+    pages: Result<Query<Pages>, QueryRejection>,
 ) -> Response {
     let found = async {
+        let Query(Pages { after_batch, limit }) = pages.map_err(|error| Failure::bad_request(error.body_text()))?;
+        let batches = BatchPage { after: after_batch.unwrap_or(0), limit: limit.unwrap_or(BatchPage::MAX) };
+        if !(1..=BatchPage::MAX).contains(&batches.limit) {
+            return Err(Failure::bad_request(format!("limit must be between 1 and {}", BatchPage::MAX)));
+        }
         let plan = number(plan)?;
         let mine = tenant.sees(&api, View::Plans, plan).await?;
-        let found = if mine { api.store.lineage(PlanId(plan)).await? } else { None };
-        found.map(|lineage| (StatusCode::OK, json!(lineage))).ok_or_else(|| missing("there is no such plan"))
+        let found = if mine { api.store.lineage(PlanId(plan), batches).await? } else { None };
+        found.ok_or_else(|| missing("there is no such plan"))
     };
-    answer(&id, found.await)
+    match found.await {
+        Ok(lineage) => success(&id, &lineage, json!({ "next_after_batch": lineage.next_after() })),
+        Err(failure) => failure.answer(&id),
+    }
 }
 
 fn answer(id: &RequestId, done: Result<(StatusCode, Value), Failure>) -> Response {

@@ -52,8 +52,8 @@ pub trait Queries: fmt::Debug + Send + Sync {
     /// The answer that was kept for a batch, while it is kept.
     fn raw(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<RawKept>, TxError>>;
 
-    /// A plan with its slices, tasks, runs and batches, archived ones included, each level by id.
-    fn lineage(&self, plan: PlanId) -> Boxed<'_, Result<Option<Lineage>, TxError>>;
+    /// A plan with its slices, tasks, runs and one page of its batches, archived ones included, each level by id.
+    fn lineage(&self, plan: PlanId, batches: BatchPage) -> Boxed<'_, Result<Option<Lineage>, TxError>>;
 
     /// How far a trigger's work has come, by its public id.
     fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>>;
@@ -122,7 +122,28 @@ pub struct Lineage {
 }
 
 impl Lineage {
-    pub const MAX_BATCHES: u32 = 10_000;
+    /// Where the next page of batches begins, if there is one.
+    pub fn next_after(&self) -> Option<i64> {
+        self.batches.last().filter(|_| self.batches_left_out > 0)?["id"].as_i64()
+    }
+}
+
+/// Batches with a greater id than the last one seen, from 0 on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BatchPage {
+    pub after: i64,
+    /// At most [`BatchPage::MAX`].
+    pub limit: u32,
+}
+
+impl BatchPage {
+    pub const MAX: u32 = 10_000;
+}
+
+impl Default for BatchPage {
+    fn default() -> BatchPage {
+        BatchPage { after: 0, limit: BatchPage::MAX }
+    }
 }
 
 /// A provenance as the registry had it at one moment.
