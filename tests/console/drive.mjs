@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
-import { Rig } from './rig.mjs';
+import { Rig, manifest } from './rig.mjs';
 
 const require = createRequire(path.join(process.env.CONSOLE_CACHE, 'package.json'));
 const { chromium } = require('playwright-core');
@@ -29,6 +29,8 @@ try {
   await faults();
   for (const [name, look] of Object.entries(LOOKS)) await pages(name, look);
   await withoutScript();
+  await buttons();
+  await trial();
   await live();
   console.log(`screenshots are in ${shots}`);
 } finally {
@@ -133,6 +135,82 @@ async function withoutScript() {
   assert.match(page.url(), /status=FAILED/);
   await page.getByRole('button', { name: 'Log out' }).click();
   assert.match(page.url(), /\/login$/);
+  await page.context().close();
+}
+
+/** The first row of a list, once there is one. */
+async function first(list) {
+  let row;
+  await rig.until(async () => {
+    [row] = (await rig.ask('GET', `/api/v1/${list}`)).data.items;
+    return row !== undefined;
+  });
+  return row;
+}
+
+// covers: ING-14.9-07, ING-14.10-04
+/** What the buttons of a batch, a task and a record say that they do, they have done. */
+async function buttons() {
+  const page = await entered(LOOKS.light);
+  const press = (name) => page.getByRole('button', { name, exact: true }).click();
+  const told = () => page.locator('main').innerText();
+  const batch = await first('batches?provenance=well&status=SUCCEEDED&limit=1');
+  const at = `${rig.url}/runs/${batch.run_id}/batches/${batch.batch_no}`;
+  const stored = async () => (await rig.ask('GET', '/api/v1/batches?provenance=well&limit=1')).data.items[0].id;
+  const before = await stored();
+  for (const name of ['Replay', 'Replay live']) {
+    await page.goto(at);
+    await press(name);
+    assert.match(await page.getByRole('heading', { level: 1 }).innerText(), /^Replay of batch/);
+    assert.match(await told(), /SAME/, `${name}: ${await told()}`);
+    const results = await page.locator('tbody tr td:last-child').allInnerTexts();
+    assert.ok(results.includes('same') && !results.includes('different'), `${name}: ${results}`);
+  }
+  await page.goto(at);
+  await press('Drive again');
+  assert.match(await page.getByRole('status').innerText(), /executed already/);
+  assert.equal(await stored(), before, 'nothing was written');
+
+  await page.goto(at);
+  await page.getByLabel('Reason').fill('for the test');
+  const [download] = await Promise.all([page.waitForEvent('download'), press('Export')]);
+  const box = JSON.parse(readFileSync(await download.path(), 'utf8'));
+  assert.ok(JSON.stringify(box).includes('for the test') && box.signature, Object.keys(box).join());
+  const exported = await first('exports');
+  assert.deepEqual([exported.run_id, exported.batch_no, exported.reason], [batch.run_id, batch.batch_no, 'for the test']);
+
+  const failed = await first('tasks?provenance=moved&status=FAILED&limit=1');
+  await page.goto(`${rig.url}/tasks/${failed.id}`);
+  await press('Drive again');
+  const [again] = (await page.getByRole('status').innerText()).match(/\d+/);
+  assert.equal((await first(`tasks?provenance=moved&limit=1`)).redrive_of, failed.id);
+  await rig.until(async () => (await rig.ask('GET', '/api/v1/tasks?provenance=moved')).data.items.some(({ id, status_code: status }) => `${id}` === again && status === 'FAILED'));
+
+  const record = await first('quarantine?provenance=undated&limit=1');
+  await page.goto(`${rig.url}/quarantine/${record.id}`);
+  await press('Fetch again');
+  assert.match(await page.getByRole('status').innerText(), /fetches the record again/);
+  assert.equal((await first('signals?provenance=undated&limit=1')).item_key, record.dedup_key);
+  await page.context().close();
+}
+
+/** A manifest is tried in the form: what would be read is shown, what is wrong is told, and nothing is stored. */
+async function trial() {
+  const page = await entered(LOOKS.light);
+  const attempt = async (yaml) => {
+    await page.goto(`${rig.url}/try`);
+    await page.getByLabel('YAML').fill(yaml);
+    await page.getByLabel('Endpoint').fill('records');
+    await page.getByLabel('From').fill('2024-01-01');
+    await page.getByLabel('To', { exact: true }).fill('2024-01-02');
+    await page.getByRole('button', { name: 'Try', exact: true }).click();
+    return page.locator('main').innerText();
+  };
+  const yaml = manifest('tried', { base: rig.far });
+  assert.match(await attempt(yaml), /Read page 1: 50 items, 50 records, 0 set aside/);
+  assert.match(await attempt(yaml.replace('window:', 'windows:')), /unknown key/);
+  const known = (await rig.ask('GET', '/api/v1/provenances')).data.items.map(({ provenance_code: code }) => code);
+  assert.ok(known.includes('well') && !known.includes('tried'), known.join());
   await page.context().close();
 }
 

@@ -7,7 +7,7 @@ import { Place, freePort } from '../place.mjs';
 const PATIENCE_MS = 4 * 60 * 1000;
 
 /** A manifest of the scripted far side; what differs is what is wrong with it. */
-export const manifest = (provenance, { base, path: at = '/cursor', id = '$.id', size = 50 }) => `
+export const manifest = (provenance, { base, path: at = '/cursor', id = '$.id', updated = '$.updated_at', size = 50 }) => `
 provenance: ${provenance}
 name: ${provenance}
 allow_http: true
@@ -25,8 +25,16 @@ endpoints:
       to: "\${ window.to | iso }"
     pagination: { type: token, next_token_path: "$.message['next-cursor']", page_size: ${size} }
     window: { supports_updated_since: true, watermark_key: updated_at, safety_lag: PT0S, max_window: P1D, align: hour, initial: 2024-01-01 }
-    response: { items_path: "$.message.items", id_path: "${id}", updated_at_path: "$.updated_at", total_path: "$.message['total-results']" }
+    response: { items_path: "$.message.items", id_path: "${id}", updated_at_path: "${updated}", total_path: "$.message['total-results']" }
+    raw: { keep: PT1H }
+    update: { detail: one }
     kind: document
+    fields: { title: "$.title" }
+  one:
+    role: detail
+    http: { base_url: "${base}", path: /details }
+    query: { ids: "\${ ids | join(',') }" }
+    response: { items_path: "$.items", id_path: "$.id", updated_at_path: "$.updated_at" }
     fields: { title: "$.title" }`;
 
 export class Rig extends Place {
@@ -43,6 +51,7 @@ export class Rig extends Place {
       silent: { base: `http://127.0.0.1:${await freePort()}` },
       moved: { base: this.far, path: '/nowhere' },
       odd: { base: this.far, id: '$.nothing', size: 500 },
+      undated: { base: this.far, updated: '$.nothing', size: 500 },
       locked: { base: this.locked },
     };
     for (const [name, how] of Object.entries(sources)) {

@@ -51,6 +51,11 @@ impl Tenant {
         }
     }
 
+    /// Whether a project asks, or whoever runs the house.
+    pub(crate) fn is_project(&self) -> bool {
+        self.asked.is_some() || !self.bound.is_empty()
+    }
+
     /// The project that is looked at, for the eye.
     pub(crate) fn shown(&self) -> Option<&str> {
         self.asked.as_deref()
@@ -253,19 +258,19 @@ impl Known {
 /// The project that header and query name. Two that differ are a mistake (POOL-16).
 fn asked(headers: &HeaderMap, uri: &Uri) -> Result<Option<String>, Failure> {
     let wrong = |message: &str| Failure::bad_request(message).detail("field", PROJECT_QUERY.into());
-    let header = match headers.get(PROJECT_HEADER) {
-        None => None,
-        Some(value) => {
-            let text = value.to_str().map_err(|_| wrong("X-Project-Key is no text"))?.trim();
-            Some(text.to_owned())
-        }
-    };
-    let mut named: Vec<String> = header.into_iter().collect();
+    let mut named = Vec::new();
+    for value in headers.get_all(PROJECT_HEADER) {
+        let text = value.to_str().map_err(|_| wrong("X-Project-Key is no text"))?;
+        named.push(text.trim().to_owned());
+    }
     named.extend(pairs(uri).filter(|(name, _)| name == PROJECT_QUERY).map(|(_, value)| value));
     match named.split_first() {
         None => Ok(None),
         Some((first, rest)) if rest.iter().all(|other| other == first) => Ok(Some(first.clone())),
-        Some(_) => Err(wrong("the request names two projects")),
+        Some((first, rest)) => {
+            let other = rest.iter().find(|other| *other != first).unwrap_or(first);
+            Err(wrong(&format!("the request names two projects: {first:?} and {other:?}")))
+        }
     }
 }
 
@@ -316,10 +321,10 @@ pub(crate) fn require(granted: Scope, needed: Scope) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    fn found(header: Option<&str>, uri: &str) -> Result<Option<String>, StatusCode> {
+    fn found<'a>(header: impl IntoIterator<Item = &'a str>, uri: &str) -> Result<Option<String>, StatusCode> {
         let mut headers = HeaderMap::new();
-        if let Some(value) = header {
-            headers.insert(PROJECT_HEADER, value.parse().unwrap());
+        for value in header {
+            headers.append(PROJECT_HEADER, value.parse().unwrap());
         }
         asked(&headers, &uri.parse().unwrap()).map_err(|failure| failure.status)
     }
@@ -333,6 +338,8 @@ mod tests {
         assert_eq!(found(Some("p"), "/a?project_key=p"), Ok(Some("p".into())));
         assert_eq!(found(Some("p"), "/a?project_key=q"), Err(StatusCode::BAD_REQUEST));
         assert_eq!(found(None, "/a?project_key=p&project_key=q"), Err(StatusCode::BAD_REQUEST));
+        assert_eq!(found(["p", "q"], "/a"), Err(StatusCode::BAD_REQUEST));
+        assert_eq!(found(["p", "p"], "/a"), Ok(Some("p".into())));
     }
 
     #[test]

@@ -81,7 +81,7 @@ fn owned() -> Served {
         .route(get("/openapi.json", "This document"), docs::openapi)
         .route(get("/docs", "This document, for people").media(HTML), docs::docs)
         .route(list("/api/v1/jobs", "Jobs, newest first"), jobs::list)
-        .route(post("/api/v1/jobs", "Asks for work").body(NEW_JOB).answers(&[200, 202]), jobs::create)
+        .route(post("/api/v1/jobs", "Asks for work").body(NEW_JOB).answers(&[200, 202]).troubles(&[422]), jobs::create)
         .route(get("/api/v1/jobs/{public_id}", "What became of a job"), jobs::show)
         .route(post("/api/v1/jobs/{public_id}/cancel", "Ends a job for good").body(WHY), operations::cancel_job)
         .route(
@@ -90,11 +90,17 @@ fn owned() -> Served {
         )
         .route(list("/api/v1/signals", "Records that must be fetched again"), operations::signals)
         .route(
-            post("/api/v1/signals", "Says of records that they must be fetched again").body(NEW_SIGNAL).answers(&[201]),
+            post("/api/v1/signals", "Says of records that they must be fetched again")
+                .body(NEW_SIGNAL)
+                .answers(&[201])
+                .troubles(&[422]),
             operations::signal,
         )
         .route(post("/api/v1/quarantine/{id}/abandon", "Gives a quarantined record up"), operations::abandon)
-        .route(get("/api/v1/plans/{id}/lineage", "A plan with everything that came of it"), operations::lineage)
+        .route(
+            get("/api/v1/plans/{id}/lineage", "A plan with everything that came of it").query(LINEAGE),
+            operations::lineage,
+        )
         .route(
             post("/api/v1/runs/{run}/batches/{no}/replay", "Reads a batch once more").query(HOW).troubles(&[409, 502]),
             replay::replay,
@@ -138,22 +144,18 @@ fn boards() -> Served {
         .route(get("/api/v1/ops/timeline", "Cursors, their lag and their steps").query(TIMELINE), ops::timeline)
         .route(get("/api/v1/ops/budget", "Requests beside what is allowed").query(SPAN), ops::budget)
         .route(get("/api/v1/ops/runs/{id}/statuses", "What the far side answered to a run"), ops::statuses)
-        .route(get("/api/v1/ops/lineage/{id}", "A plan with everything that came of it"), operations::lineage)
+        .route(
+            get("/api/v1/ops/lineage/{id}", "A plan with everything that came of it").query(LINEAGE),
+            operations::lineage,
+        )
 }
 
 fn pool() -> Served {
     let searching = &[200, 202];
     Served::default()
+        .route(post(pool::EXTRACT_PATH, "Searches documents for URLs").body(EXTRACT).answers(searching), pool::extract)
         .route(
-            post("/api/v1/resource_pool/extract/from-documents", "Searches documents for URLs")
-                .body(EXTRACT)
-                .answers(searching),
-            pool::extract,
-        )
-        .route(
-            post("/api/v1/resource_pool/capture/from-tasks", "Searches ended jobs for URLs")
-                .body(LOOK_BACK)
-                .answers(searching),
+            post(pool::LOOK_BACK_PATH, "Searches ended jobs for URLs").body(LOOK_BACK).answers(searching),
             pool::look_back,
         )
         .route(
@@ -203,7 +205,10 @@ fn operating() -> Served {
     let list = |path, says| get(path, says).query(LIST);
     Served::default()
         .route(list("/api/v1/holds", "What work stands still"), operations::holds)
-        .route(post("/api/v1/holds", "Stops work").body(NEW_HOLD).answers(&[200, 201]), operations::hold)
+        .route(
+            post("/api/v1/holds", "Stops work").body(NEW_HOLD).answers(&[200, 201]).troubles(&[422]),
+            operations::hold,
+        )
         .route(delete("/api/v1/holds/{id}", "Lets work go on"), operations::release)
         .route(get("/api/v1/gates", "Every key of the rate gate"), operations::gates)
         .route(get("/api/v1/alerts", "Every alert that is watched"), ops::alerts)
@@ -213,7 +218,8 @@ fn operating() -> Served {
                 .admin()
                 .query(DRY_RUN)
                 .body_of("application/yaml")
-                .answers(&[200, 201]),
+                .answers(&[200, 201])
+                .troubles(&[422]),
             manifests::apply,
         )
         .route(get("/api/v1/manifests/{code}", "A manifest as the registry has it"), manifests::show)
@@ -344,11 +350,16 @@ async fn wrong_method(Extension(id): Extension<RequestId>, uri: Uri) -> Response
 }
 
 pub(crate) async fn deadline(Extension(id): Extension<RequestId>, request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
     match tokio::time::timeout(DEADLINE, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
             let message = format!("no answer within {} s", DEADLINE.as_secs());
-            Failure::new(StatusCode::GATEWAY_TIMEOUT, Code::TimeoutError, message).answer(&id)
+            let hint = match pool::searches(&path) {
+                true => "send \"async_mode\": true, and it is done in the background",
+                false => "try again later",
+            };
+            Failure::new(StatusCode::GATEWAY_TIMEOUT, Code::TimeoutError, message).hint(hint).answer_at(&path, &id)
         }
     }
 }

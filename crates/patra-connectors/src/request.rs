@@ -24,6 +24,8 @@ pub(crate) struct Renderer {
     /// `None`: a param holds the whole URL.
     base: Option<Url>,
     url_param: Option<String>,
+    /// The URL as the manifest has it, for the record.
+    url_template: String,
     path: Template,
     query: Vec<Param>,
     headers: Vec<Param>,
@@ -50,6 +52,13 @@ impl Renderer {
             Some(_) => None,
             None => Some(Url::parse(&spec.http.base_url).map_err(|error| broken(&format!("base URL: {error}")))?),
         };
+        let url_template = match (&base, &spec.http.url_param) {
+            (None, param) => format!("${{ params.{} }}", param.as_deref().unwrap_or_default()),
+            (Some(base), _) => {
+                let path = spec.http.path_template.trim_start_matches('/');
+                format!("{}/{path}", base.as_str().trim_end_matches('/'))
+            }
+        };
         let rules = spec.rules()?;
         // No credential goes into a path: it would be in logs on the way.
         let bare = Rules { scope: Scope { credential: false, ..rules.scope.clone() }, ..rules.clone() };
@@ -61,6 +70,7 @@ impl Renderer {
             },
             base,
             url_param: spec.http.url_param.clone(),
+            url_template,
             path: compiled(&spec.http.path_template, &bare)?,
             query: Param::all(spec, &rules, ParamLocation::Query, &spec.http.query_template)?,
             headers: Param::all(spec, &rules, ParamLocation::Header, &spec.http.headers_template)?,
@@ -89,9 +99,10 @@ impl Renderer {
             ids: if let Position::Ids { ids, .. } = position { ids.clone() } else { Vec::new() },
             now,
         };
-        let url = match position {
-            Position::Url(Some(next)) => self.next_url(next)?,
-            _ => self.own_url(&context, params)?,
+        // A URL that the far side gave was made from no template.
+        let (url, template) = match position {
+            Position::Url(Some(next)) => (self.next_url(next)?, None),
+            _ => (self.own_url(&context, params)?, Some(self.url_template.as_str())),
         };
         let mut headers = Vec::with_capacity(self.headers.len());
         for param in &self.headers {
@@ -103,7 +114,7 @@ impl Renderer {
         {
             headers.push(("Content-Type".to_owned(), kind.to_owned()));
         }
-        let digest = digest(self.method, &url, &headers, body.as_deref(), now);
+        let digest = digest(self.method, template, &url, &headers, body.as_deref(), now);
         let (limits, proxy, compression) = (self.limits, self.proxy.clone(), self.compression);
         let request = Request { headers, body, limits, proxy, compression, ..Request::new(self.method, url) };
         Ok(Rendered { request, digest })
@@ -229,13 +240,21 @@ fn broken(reason: &str) -> Fault {
 }
 
 /// What the ledger keeps: where the request went and with which parameters; header names, never their values.
-fn digest(method: Method, url: &Url, headers: &[(String, String)], body: Option<&[u8]>, now: Ts) -> String {
+fn digest(
+    method: Method,
+    template: Option<&str>,
+    url: &Url,
+    headers: &[(String, String)],
+    body: Option<&[u8]>,
+    now: Ts,
+) -> String {
     let query: serde_json::Map<_, _> =
         url.query_pairs().map(|(name, value)| (name.into_owned(), shown(&value).into())).collect();
     let mut bare = url.clone();
     bare.set_query(None);
     let mut digest = json!({
         "method": match method { Method::Get => "GET", Method::Post => "POST" },
+        "urlTemplate": template,
         "url": bare.as_str(),
         "query": query,
         "headers": headers.iter().map(|(name, _)| name).collect::<Vec<_>>(),

@@ -2,6 +2,7 @@
 //! one normalised object first, in the manner of API v2, so that there is one parser behind. Pure functions; one bad tweet
 //! never costs the others.
 
+mod digits;
 mod envelope;
 mod media;
 mod normalise;

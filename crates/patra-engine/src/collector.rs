@@ -161,7 +161,7 @@ impl Collector {
     async fn scrape(&self) -> Result<Option<Ts>, TxError> {
         let store = &self.shared.ports.store;
         let settings = store.settings().await?;
-        if no_tweets(&**store, &settings).await?.is_some() {
+        if scrape::switched_off(&**store, &settings).await?.is_some() {
             return Ok(None);
         }
         scrape::schedule::fire(store, &settings, self.shared.ports.clock.now()).await
@@ -263,7 +263,7 @@ async fn types(store: &dyn Store, intervals: &Intervals) -> Result<Vec<TypeRow>,
     let settings = store.settings().await?;
     let mut intervals = intervals.clone();
     intervals.config(settings.iter().map(|(key, value)| (key.as_str(), value.as_str())));
-    let no_tweets = no_tweets(store, &settings).await?;
+    let no_tweets = scrape::switched_off(store, &settings).await?;
     let by_clock = scrape::schedule::instead_of_interval(&settings);
     let row = |(name, interval): (&str, _)| TypeRow {
         r#type: name.to_owned(),
@@ -273,12 +273,4 @@ async fn types(store: &dyn Store, intervals: &Intervals) -> Result<Vec<TypeRow>,
             .or(by_clock.clone().filter(|_| name == sources::TWITTER_FEED)),
     };
     Ok(intervals.iter().map(row).collect())
-}
-
-/// Why no tweets are collected without being asked for, if so (TWEET-115).
-async fn no_tweets(store: &dyn Store, settings: &[(String, String)]) -> Result<Option<String>, TxError> {
-    match settings.iter().any(|(key, value)| key == SCRAPER_ENABLED && value == "false") {
-        true => Ok(Some("scheduled scraping is switched off by SCRAPER_ENABLED".to_owned())),
-        false => scrape::not_configured(store).await,
-    }
 }

@@ -287,6 +287,7 @@ fn draft(
         c_max: snapshot.limits.concurrency,
         inventory: Some(snapshot.limits.inventory),
         quota: quota(snapshot),
+        qps: snapshot.rate_limit.qps,
         per_request: snapshot.pagination.as_ref().and_then(|paging| paging.page_size).unwrap_or(0),
         credential,
         labels: frozen.labels.clone(),

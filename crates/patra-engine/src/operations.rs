@@ -73,7 +73,7 @@ pub async fn holdable(queries: &dyn Queries, subject: &Subject) -> Result<(), Er
     let known = match (provenance_code, endpoint_name) {
         (None, _) => Ok(()),
         (Some(provenance), Some(endpoint)) => registry::endpoint(queries, provenance, endpoint).await,
-        (Some(provenance), None) => registry::manifest(queries, provenance).await.map(|_| ()),
+        (Some(provenance), None) => registry::manifest(queries, None, provenance).await.map(|_| ()),
     };
     match known {
         Err(unknown @ Error::NotFound(..)) => {

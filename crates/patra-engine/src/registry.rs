@@ -155,11 +155,12 @@ pub async fn codes(queries: &dyn Queries) -> Result<Vec<String>, Error> {
     }
 }
 
-/// A manifest as the registry has it: one statement (ING-3.7-03).
-pub async fn manifest(queries: &dyn Queries, code: &str) -> Result<Manifest, Error> {
+/// A manifest as the registry has it: one statement (ING-3.7-03). To a project that asks, another's is not there.
+pub async fn manifest(queries: &dyn Queries, project: Option<&str>, code: &str) -> Result<Manifest, Error> {
     let code = normal(code);
     let stored = queries.registry(&code).await?.ok_or_else(|| unknown(&code))?;
-    Ok(patra_spec::registry::manifest(&code, &stored.rows)?)
+    let manifest = patra_spec::registry::manifest(&code, &stored.rows)?;
+    if is_for(manifest.project.as_deref(), project) { Ok(manifest) } else { Err(unknown(&code)) }
 }
 
 /// What a trigger would be planned with.
@@ -187,10 +188,7 @@ pub struct Asked<'a> {
 
 impl Asked<'_> {
     async fn manifest(&self, queries: &dyn Queries) -> Result<Manifest, Error> {
-        let manifest = manifest(queries, self.provenance).await?;
-        if !is_for(manifest.project.as_deref(), self.project) {
-            return Err(unknown(&manifest.provenance));
-        }
+        let manifest = manifest(queries, self.project, self.provenance).await?;
         let name = normal(self.endpoint);
         if manifest.endpoints.contains_key(&name) {
             return Ok(manifest);

@@ -75,6 +75,28 @@ pub async fn not_configured(queries: &dyn Queries) -> Result<Option<String>, TxE
     Ok(None)
 }
 
+/// Why no tweets are collected without being asked for, if so (TWEET-115).
+pub(crate) async fn switched_off(
+    queries: &dyn Queries,
+    settings: &[(String, String)],
+) -> Result<Option<String>, TxError> {
+    match settings.iter().any(|(key, value)| key == collector::SCRAPER_ENABLED && value == "false") {
+        true => Ok(Some("scheduled scraping is switched off by SCRAPER_ENABLED".to_owned())),
+        false => not_configured(queries).await,
+    }
+}
+
+/// The same, or that there is nobody to collect from.
+pub async fn off(store: &dyn Store) -> Result<Option<String>, TxError> {
+    if let Some(why) = switched_off(store, &store.settings().await?).await? {
+        return Ok(Some(why));
+    }
+    let sources = store.sources(SourceFilter::default()).await?;
+    let is_followed = |source: &Source| source.r#type == TWITTER_FEED && source.state.paused.is_none();
+    Ok((!sources.iter().any(is_followed))
+        .then(|| "nobody is followed: set SCRAPER_USERNAMES, or `patra source add twitter_feed`".to_owned()))
+}
+
 /// Queues one poll for each user, as one job.
 pub async fn begin(store: &Arc<dyn Store>, wish: &Wish) -> Result<(), Error> {
     if let Some(why) = not_configured(&**store).await? {

@@ -25,7 +25,7 @@ use patra_core::credential::Credential;
 use patra_core::port::credential::Ask;
 use patra_core::port::load::Load;
 use patra_core::port::query::{
-    Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
+    BatchPage, Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
 };
 use patra_core::port::{Boxed, Commands, Credentials, Queries};
 use patra_core::record::{Candidate, Stream};
@@ -209,8 +209,8 @@ impl Queries for PostgresStore {
         Box::pin(self.readers.run(move |session| Box::pin(query::raw(session, run, batch_no))))
     }
 
-    fn lineage(&self, plan: PlanId) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
-        Box::pin(self.readers.run(move |session| Box::pin(query::lineage::lineage(session, plan))))
+    fn lineage(&self, plan: PlanId, batches: BatchPage) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
+        Box::pin(self.readers.run(move |session| Box::pin(query::lineage::lineage(session, plan, batches))))
     }
 
     fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use patra_core::gate::{Ask, Limits, Rate};
 use patra_core::port::CommandsExt as _;
-use patra_core::port::query::View;
+use patra_core::port::query::{Cell, Condition, View};
 use patra_core::tx::{AskGate, TxError};
 use tokio_postgres::{Client, NoTls};
 
@@ -52,10 +52,12 @@ async fn every_statement_can_be_prepared() {
         .map(|sql| (*sql).to_owned())
         .collect();
     for view in View::ALL {
-        let filters = ["id", "provenance_code", "endpoint_name", "status_code", "plan_id", "task_id", "run_id"];
-        let known: Vec<_> = filters.into_iter().filter(|column| view.has(column)).collect();
-        statements.push(query::list::statement(*view, &known, view.owner(), true));
-        statements.push(query::list::statement(*view, &[], None, false));
+        let filters =
+            ["id", "provenance_code", "endpoint_name", "status_code", "plan_id", "task_id", "run_id", "created_at"];
+        let known = filters.into_iter().filter(|column| view.has(column));
+        let known: Vec<_> = known.map(|column| Condition { column, is: ">=", value: Cell::Null }).collect();
+        statements.push(query::list::statement(*view, &known, view.owner()));
+        statements.push(query::list::statement(*view, &[], None));
     }
     assert!(statements.len() > 130, "{} statements", statements.len());
     for sql in &statements {

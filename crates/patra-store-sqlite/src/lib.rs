@@ -28,7 +28,7 @@ use patra_core::credential::Credential;
 use patra_core::port::credential::Ask;
 use patra_core::port::load::Load;
 use patra_core::port::query::{
-    Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
+    BatchPage, Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
 };
 use patra_core::port::{Boxed, Clock, Commands, Credentials, Queries};
 use patra_core::record::{Candidate, Stream};
@@ -181,8 +181,8 @@ impl Queries for SqliteStore {
         self.inner.reader.raw(run, batch_no)
     }
 
-    fn lineage(&self, plan: PlanId) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
-        self.inner.reader.lineage(plan)
+    fn lineage(&self, plan: PlanId, batches: BatchPage) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
+        self.inner.reader.lineage(plan, batches)
     }
 
     fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {

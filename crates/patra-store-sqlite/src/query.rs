@@ -17,7 +17,7 @@ use patra_core::credential::Credential;
 use patra_core::port::credential::Ask;
 use patra_core::port::load::Load;
 use patra_core::port::query::{
-    Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
+    BatchPage, Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
 };
 use patra_core::port::{Boxed, Credentials, Queries};
 use patra_core::record::{Candidate, Stream, Version};
@@ -112,8 +112,8 @@ impl Queries for SqliteReader {
         Box::pin(self.read(move |db| evidence::raw(db, run, batch_no, now)))
     }
 
-    fn lineage(&self, plan: PlanId) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
-        Box::pin(self.read(move |db| evidence::lineage(db, plan)))
+    fn lineage(&self, plan: PlanId, batches: BatchPage) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
+        Box::pin(self.read(move |db| evidence::lineage(db, plan, batches)))
     }
 
     fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {

@@ -14,6 +14,7 @@ use patra_engine::crawler::CrawlTimes;
 use patra_engine::keeper::KeeperOptions;
 use patra_engine::{CollectorOptions, CookieRules, TimeZone};
 use patra_http::Webhook;
+use url::Url;
 
 use crate::error::Error;
 
@@ -75,9 +76,31 @@ impl Environment {
         number.map(Some).ok_or_else(wrong)
     }
 
-    pub(crate) fn flag(&self, name: &str) -> bool {
-        self.get(name)
-            .is_some_and(|text| matches!(text.trim().to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on"))
+    /// Whether something is switched on or off, where that is said.
+    pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>, Error> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        match text.trim().to_ascii_lowercase().as_str() {
+            "1" | "true" | "yes" | "on" => Ok(Some(true)),
+            "0" | "false" | "no" | "off" => Ok(Some(false)),
+            _ => Err(Error::configuration(format!(
+                "{name} is {text:?}: expected true, yes, on or 1, or false, no, off or 0"
+            ))),
+        }
+    }
+
+    pub(crate) fn is_on(&self, name: &str) -> Result<bool, Error> {
+        Ok(self.flag(name)?.unwrap_or(false))
+    }
+
+    /// The address of a far side.
+    pub(crate) fn address(&self, name: &str) -> Result<Option<String>, Error> {
+        let Some(text) = self.get(name).map(str::trim) else { return Ok(None) };
+        let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        let wrong = || {
+            let expected = "expected an address that begins with http:// or https://, such as https://api.example.com";
+            Error::configuration(format!("{name} is {text:?}: {expected}"))
+        };
+        url.map(|_| Some(text.to_owned())).ok_or_else(wrong)
     }
 
     /// How long running work may take to finish when asked to stop.
@@ -156,7 +179,7 @@ impl Environment {
 
     /// Who is told of new tweets, if anybody wants to be (TWEET-71).
     pub(crate) fn summarization(&self) -> Result<Option<Arc<dyn Notifier>>, Error> {
-        if !self.flag("AUTO_SUMMARIZATION_ENABLED") {
+        if !self.is_on("AUTO_SUMMARIZATION_ENABLED")? {
             return Ok(None);
         }
         let url = self.get("SUMMARIZATION_WEBHOOK_URL").ok_or_else(|| {
@@ -324,6 +347,18 @@ mod tests {
         assert_eq!(all.backoff().unwrap().unwrap().map(|wait| wait.as_secs()), [1, 2, 3]);
         assert!(of(&[("BACKOFF", "1,2")]).backoff().is_err() && of(&[("BATCH_SIZE", "0")]).batch_size().is_err());
         assert!(of(&[("COOKIE_DAILY_RESET_TZ", "Mars/Phobos")]).cookies().is_err());
+    }
+
+    #[test]
+    fn a_switch_or_an_address_that_is_none_is_refused_by_name() {
+        let flag = |text| of(&[("ANY", text)]).flag("ANY").map_err(|error| error.message().to_owned());
+        assert_eq!((flag(""), flag(" Yes "), flag("off")), (Ok(None), Ok(Some(true)), Ok(Some(false))));
+        assert!(flag("maybe").unwrap_err().starts_with("ANY is \"maybe\": expected true"));
+        let address = |text| of(&[("ANY", text)]).address("ANY").map_err(|error| error.message().to_owned());
+        assert_eq!(address(" http://127.0.0.1:80/a "), Ok(Some("http://127.0.0.1:80/a".to_owned())));
+        for text in ["notaurl", "ftp://example.com", "https://"] {
+            assert!(address(text).unwrap_err().starts_with(&format!("ANY is {text:?}: expected an address")), "{text}");
+        }
     }
 
     // covers: COLL-22

@@ -169,9 +169,9 @@ pub(crate) fn database_file(global: &Global) -> PathBuf {
     global.data.join("patra.db")
 }
 
-/// Whether migrations may change a database of which there is no copy.
+/// Whether migrations may change a database of which there is no copy. What cannot be read as a yes is none.
 fn without_backup() -> bool {
-    Environment::read().flag("PATRA_MIGRATE_WITHOUT_BACKUP")
+    Environment::read().is_on("PATRA_MIGRATE_WITHOUT_BACKUP").unwrap_or(false)
 }
 
 /// Everything that is in the database, to read: works beside a running server, and changes no schema. `None` when there is no

@@ -47,21 +47,33 @@ pub(crate) async fn settle(global: &Global, store: &Arc<dyn Store>, part: Part) 
     settings::write(&**store, &settings, wanted).await?;
     adopt(global, &**store, &environment, set(FINGERPRINT)).await?;
     match part {
-        Part::Keeps => follow(&**store, &environment).await,
+        Part::Keeps => {
+            follow(&**store, &environment).await?;
+            tell_if_off(&**store, &environment).await
+        }
         Part::Visits => Ok(()),
     }
+}
+
+/// Says why nobody is scraped without being asked for, to who wants tweets at all (TWEET-115).
+async fn tell_if_off(store: &dyn Store, environment: &Environment) -> Result<(), Error> {
+    let is_wanted = ["TWITTER_", "SCRAPER_"].iter().any(|prefix| environment.beginning_with(prefix).next().is_some());
+    if is_wanted && let Some(why) = scrape::off(store).await? {
+        tracing::warn!(reason = why, "scheduled scraping of tweets is off");
+    }
+    Ok(())
 }
 
 type Settings<const N: usize> = [(&'static str, Option<String>); N];
 
 fn far_side(environment: &Environment) -> Result<Settings<2>, Error> {
-    let base_url = environment.get("TWITTER_BASE_URL").map(|url| url.trim().to_owned());
+    let base_url = environment.address("TWITTER_BASE_URL")?;
     let rate = environment.twitter_rate()?.map(|rate| rate.to_string());
     Ok([(TWITTER_BASE_URL, base_url), (TWITTER_RATE, rate)])
 }
 
 fn schedule(environment: &Environment) -> Result<Settings<2>, Error> {
-    let enabled = environment.get("SCRAPER_ENABLED").map(|_| environment.flag("SCRAPER_ENABLED").to_string());
+    let enabled = environment.flag("SCRAPER_ENABLED")?.map(|enabled| enabled.to_string());
     Ok([(SCRAPER_ENABLED, enabled), (SCRAPER_CRON, environment.scraper_cron()?)])
 }
 

@@ -6,7 +6,6 @@ use axum::extract::rejection::PathRejection;
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse as _, Response};
-use serde_json::Value;
 
 use patra_core::port::CommandsExt as _;
 use patra_core::port::query::{Cell, View};
@@ -15,7 +14,7 @@ use patra_core::tx::{Abandon, Cancel, Hold, Release, Scope, Subject, Target, Wha
 use patra_core::{Code, HoldId, PlanId, RunId, SliceId, TaskId};
 use patra_engine::blackbox::Wish;
 use patra_engine::operations;
-use patra_engine::replay::{Report, Verdict};
+use patra_engine::replay::{Agreement, Report, Verdict};
 
 use super::details::Place;
 use super::lists::{self, batch_at, encoded, missing, number};
@@ -91,7 +90,7 @@ async fn driven(visit: &Visit, what: What, here: String) -> Done {
 pub(super) async fn cancel_job(Extension(visit): Extension<Visit>, id: PathText) -> Response {
     let done = async {
         let id = path_text(id)?;
-        jobs::mine(&visit.api, &visit.tenant, &id).await?;
+        let (id, _) = jobs::named(&visit.api, &visit.tenant, &id).await?;
         let cancel = Cancel { target: Target::Trigger(id.clone()), reason: REASON.to_owned(), by: visit.by() };
         routes::end(&visit.api, cancel).await?;
         Ok((Note::good(format!("Job {id} is cancelled.")), format!("/jobs/{}", encoded(&id))))
@@ -162,28 +161,21 @@ fn replayed(run: RunId, no: u32, report: &Report) -> Page {
         Verdict::Same => Tone::Good,
         Verdict::Different | Verdict::TimePointMismatch => Tone::Warn,
     };
-    let mut table = Table::new("What was compared", &["what", "recorded", "now", "same"], "Nothing was compared.");
-    let value: Value = serde_json::to_value(report).unwrap_or_default();
-    for check in value["checks"].as_array().into_iter().flatten() {
-        let text = |name: &str| match &check[name] {
-            Value::String(text) => text.clone(),
-            Value::Null => "–".to_owned(),
-            other => other.to_string(),
-        };
-        let same = check["same"].as_bool().unwrap_or_default();
+    let mut table = Table::new("What was compared", &["what", "recorded", "now", "result"], "Nothing was compared.");
+    for check in &report.checks {
         let cells = vec![
-            Shown::text(text("what")),
-            Shown::code(text("recorded")),
-            Shown::code(text("now")),
-            Shown::text(if same { "yes" } else { "no" }),
+            Shown::text(check.what),
+            Shown::code(check.recorded.as_str()),
+            Shown::code(check.replayed.as_str()),
+            Shown::text(check.result.as_str()),
         ];
-        table.row(if same { Tone::Plain } else { Tone::Warn }, cells);
+        table.row(if check.result == Agreement::Different { Tone::Warn } else { Tone::Plain }, cells);
     }
     Page::new(format!("Replay of batch {no} of run {run}"))
         .under(format!("Batch {no} of run {run}"), batch_at(run.0, i64::from(no)))
         .with(Note::new(tone, report.verdict.as_str()).hint("A replay writes nothing."))
         .with(table)
-        .with(Text::json("Report", &value))
+        .with(Text::json("Report", &serde_json::to_value(report).unwrap_or_default()))
 }
 
 pub(super) async fn redrive_batch(Extension(visit): Extension<Visit>, place: Place) -> Response {

@@ -8,7 +8,7 @@ use axum::response::Response;
 use serde_json::Value;
 
 use patra_core::RunId;
-use patra_core::port::query::{Cell, Filter, Progress, Row, View};
+use patra_core::port::query::{BatchPage, Cell, Filter, Progress, Row, View};
 use patra_core::tx::Scope;
 
 use super::lists::{self, encoded, missing, name, number, shown, title, whole};
@@ -86,7 +86,7 @@ pub(super) async fn slice(Extension(visit): Extension<Visit>, id: PathText) -> R
         let id = number(id)?;
         let row = lists::one(&visit, View::Slices, id).await?;
         let plan = int(View::Slices, &row, "plan_id");
-        let lineage = visit.api.store.lineage(patra_core::PlanId(plan)).await?;
+        let lineage = visit.api.store.lineage(patra_core::PlanId(plan), BatchPage::default()).await?;
         let tasks = lineage.map(|lineage| lineage.tasks).unwrap_or_default();
         let tasks = tasks.iter().filter(|task| task["slice_id"].as_i64() == Some(id)).map(|task| task["id"].as_i64());
         let mut table = Table::new("Tasks", &["task"], "It has none.");

@@ -9,7 +9,7 @@ use crate::routes::crawler;
 /// What any route with a key may answer: a wrong question, no key, too small a key, nothing there, and the troubles of the house.
 const TROUBLES: [u16; 7] = [400, 401, 403, 404, 500, 503, 504];
 /// What a body may be refused with.
-const BODY_TROUBLES: [u16; 3] = [413, 415, 422];
+const BODY_TROUBLES: [u16; 2] = [413, 415];
 
 /// OpenAPI 3.1 (JSON).
 pub(crate) fn document(operations: &[Operation]) -> Value {

@@ -8,7 +8,7 @@ pub(super) mod notes;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
-use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
@@ -21,7 +21,7 @@ use patra_core::tx::Scope;
 use patra_engine::crawler::flow::{self, FlowError};
 use patra_engine::crawler::{Behalf, Crawled, Crawler, FoundNote, MAX_BATCH, Search, Trouble, Wish};
 
-use super::input::{PathText, path_text};
+use super::input::{Given, PathText, path_text};
 use crate::Api;
 use crate::auth::{Tenant, require};
 use crate::envelope::Failure;
@@ -129,16 +129,6 @@ pub(super) fn no_store(error: patra_core::tx::TxError) -> Trouble {
     Trouble::from(Failure::from(error))
 }
 
-/// A body of JSON. What is wrong with it is told without its values.
-pub(super) fn body<T>(given: Result<Json<T>, JsonRejection>) -> Result<T, Trouble> {
-    given.map(|Json(body)| body).map_err(|error| match error {
-        JsonRejection::JsonDataError(error) => wrong(format!("the body does not fit: {}", error.body_text())),
-        JsonRejection::JsonSyntaxError(_) => wrong("the body is no JSON"),
-        JsonRejection::MissingJsonContentType(_) => wrong("send the body with `Content-Type: application/json`"),
-        _ => wrong("the body cannot be read, or is longer than 1 MiB"),
-    })
-}
-
 /// A text of 1 to `most` characters without any that control.
 pub(super) fn text(name: &str, given: &str, most: usize) -> Result<(), Trouble> {
     let length = given.chars().count();
@@ -183,20 +173,15 @@ pub(super) async fn search(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    given: Result<Json<SearchBody>, JsonRejection>,
+    given: Given<SearchBody>,
 ) -> Response {
     let mut reply = Reply::to(id);
     let result = searched(&api, &tenant, &mut reply, given).await;
     reply.give(result)
 }
 
-async fn searched(
-    api: &Api,
-    tenant: &Tenant,
-    reply: &mut Reply,
-    given: Result<Json<SearchBody>, JsonRejection>,
-) -> Result<Value, Trouble> {
-    let asked = body(given)?;
+async fn searched(api: &Api, tenant: &Tenant, reply: &mut Reply, given: Given<SearchBody>) -> Result<Value, Trouble> {
+    let asked = given.read()?;
     text("platform", &asked.platform, 64)?;
     let page = asked.page.unwrap_or(1);
     if page == 0 || asked.page_size == Some(0) {
@@ -269,7 +254,7 @@ pub(super) async fn batch(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    given: Result<Json<BatchBody>, JsonRejection>,
+    given: Given<BatchBody>,
 ) -> Response {
     let mut reply = Reply::to(id);
     match fetched(&api, &tenant, &mut reply, given).await {
@@ -288,9 +273,9 @@ async fn fetched(
     api: &Api,
     tenant: &Tenant,
     reply: &mut Reply,
-    given: Result<Json<BatchBody>, JsonRejection>,
+    given: Given<BatchBody>,
 ) -> Result<Vec<(String, Result<Value, Trouble>)>, Trouble> {
-    let mut asked = body(given)?;
+    let mut asked = given.read()?;
     text("platform", &asked.platform, 64)?;
     if asked.note_ids.is_empty() || asked.note_ids.len() > MAX_BATCH {
         return Err(wrong(format!("note_ids holds 1 to {MAX_BATCH} ids, not {}", asked.note_ids.len())));

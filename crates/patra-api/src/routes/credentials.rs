@@ -1,11 +1,11 @@
 //! Credentials: the twins of `patra credential add`, `rotate` and `revoke`. Secrets go in and never come out; what is wrong
 //! with a body is told without repeating it.
 
-use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::Extension;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use patra_core::state::AuthType;
 use patra_core::tx::Scope;
 use patra_engine::admin::{self, Named, Saved};
 
-use super::input::{self, PathText};
+use super::input::{self, Given, PathText};
 use crate::envelope::{Failure, success};
 use crate::request_id::RequestId;
 use crate::{Api, auth};
@@ -43,7 +43,7 @@ pub(super) async fn create(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(granted): Extension<Scope>,
-    body: Result<Json<NewCredential>, JsonRejection>,
+    body: Given<NewCredential>,
 ) -> Response {
     match save(&api, granted, body).await {
         Ok((alias, saved)) => {
@@ -62,16 +62,11 @@ pub(super) async fn create(
     }
 }
 
-async fn save(
-    api: &Api,
-    granted: Scope,
-    body: Result<Json<NewCredential>, JsonRejection>,
-) -> Result<(String, Saved), Failure> {
+async fn save(api: &Api, granted: Scope, body: Given<NewCredential>) -> Result<(String, Saved), Failure> {
     auth::require(granted, Scope::Admin)?;
     // What the reader of JSON says of a wrong value repeats it.
-    let Json(new) = body.map_err(|error| Failure {
-        status: error.status(),
-        ..Failure::bad_request("the body is no credential: an object with alias, type and secrets or secret")
+    let new = body.read().map_err(|_| {
+        Failure::bad_request("the body is no credential: an object with alias, type and secrets or secret")
     })?;
     let named = Named { alias: new.alias, provenance: new.provenance, endpoint: new.endpoint };
     let vault = api.vault.get_or_make(|| (api.make_vault)()).map_err(|message| {

@@ -11,6 +11,9 @@ pub(super) const LIST: &[Field] = &[
     int("plan"),
     int("task"),
     int("run"),
+    time("from"),
+    time("to"),
+    time("since"),
     int("before_id"),
     int("limit"),
 ];
@@ -29,6 +32,8 @@ pub(super) const TIMELINE: &[Field] = &[
     text("namespace"),
     int("limit"),
 ];
+
+pub(super) const LINEAGE: &[Field] = &[int("after_batch"), int("limit")];
 
 pub(super) const NEW_JOB: &[Field] = &[
     text("provenance").needed(),

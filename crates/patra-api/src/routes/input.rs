@@ -1,13 +1,63 @@
 //! What every text from outside must be, whichever door it comes through.
 
-use axum::extract::Path;
-use axum::extract::rejection::PathRejection;
-use axum::http::StatusCode;
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::rejection::{JsonRejection, PathRejection};
+use axum::extract::{FromRequest, Path, Request};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::response::Response;
+use serde::de::DeserializeOwned;
 
 use patra_core::Code;
 use patra_core::state::Operation;
 
 use crate::envelope::Failure;
+use crate::request_id::RequestId;
+
+/// A body of JSON; none is an object without members. What is too long, or of another type, is refused in the envelope of its
+/// path before a route sees it. What does not fit is the route's to tell, behind whether the caller may ask at all.
+pub(crate) struct Given<T>(Result<T, Failure>);
+
+impl<T> Given<T> {
+    pub(crate) fn read(self) -> Result<T, Failure> {
+        self.0
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<T> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Given<T>, Response> {
+        let (path, id) = (request.uri().path().to_owned(), request.extensions().get::<RequestId>().cloned());
+        let refuse = |failure: Failure| id.map(|id| failure.answer_at(&path, &id)).unwrap_or_default();
+        let is_json = says(request.headers(), CONTENT_TYPE, &["application/json"]);
+        let bytes = match Bytes::from_request(request, state).await {
+            Ok(bytes) if bytes.is_empty() => Bytes::from_static(b"{}"),
+            Ok(bytes) if is_json => bytes,
+            Ok(_) => {
+                let message = "send the body with `Content-Type: application/json`";
+                return Err(refuse(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::InvalidInput, message)));
+            }
+            Err(error) => {
+                return Err(refuse(Failure { status: error.status(), ..Failure::bad_request(error.body_text()) }));
+            }
+        };
+        // INVALID_INPUT is 400 in every contract (MAP-E-01).
+        let unfit = |error: JsonRejection| Failure::bad_request(error.body_text());
+        Ok(Given(Json::from_bytes(&bytes).map(|Json(body)| body).map_err(unfit)))
+    }
+}
+
+/// Whether a header names one of these media types, whatever its parameters.
+pub(super) fn says(headers: &HeaderMap, name: HeaderName, types: &[&str]) -> bool {
+    let values = headers.get_all(name);
+    let mut named = values.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    named.any(|named| {
+        let named = named.split(';').next().unwrap_or_default().trim();
+        types.iter().any(|known| known.eq_ignore_ascii_case(named))
+    })
+}
 
 /// The one parameter of a route's path.
 pub(crate) type PathText = Result<Path<String>, PathRejection>;

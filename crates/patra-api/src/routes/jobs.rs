@@ -1,10 +1,9 @@
 //! Jobs: asking for work, and what became of it.
 
+use axum::Extension;
 use axum::extract::State;
-use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -19,8 +18,8 @@ use patra_engine::ask::{self, Ask};
 use patra_engine::operations;
 use patra_engine::registry::{self, Overrides};
 
-use super::input::{self, PathText};
-use super::views::{self, Asked};
+use super::input::{self, Given, PathText};
+use super::views::{self, Asked, Page};
 use crate::Api;
 use crate::auth::Tenant;
 use crate::envelope::{Failure, success};
@@ -33,22 +32,56 @@ pub(super) async fn list(
     Extension(tenant): Extension<Tenant>,
     params: Asked,
 ) -> Response {
-    views::rows(&api, &id, &tenant, View::Jobs, params).await
+    let page = async {
+        let mut filter = views::filter(params)?;
+        let word = filter.status.as_deref().map(|status| status.trim().to_lowercase());
+        match word.filter(|word| WORDS.contains(&word.as_str())) {
+            Some(word) => {
+                filter.status = None;
+                in_state(&api, &tenant, &word, filter).await
+            }
+            None => views::found(&api, &tenant, View::Jobs, filter).await,
+        }
+    };
+    views::answer(&id, View::Jobs, page.await)
 }
 
-/// Refuses a job that is another project's as one that is not there.
-pub(crate) async fn mine(api: &Api, tenant: &Tenant, job: &str) -> Result<(), Failure> {
-    let Some(key) = tenant.sight()? else { return Ok(()) };
-    let filter =
-        Filter { project_key: Some(key.to_owned()), public_id: Some(job.to_owned()), limit: 1, ..Filter::default() };
-    match api.store.list(View::Jobs, filter).await?.is_empty() {
-        false => Ok(()),
-        true => Err(no_such_job()),
+/// Jobs that are told with this word. It follows from what became of their tasks, so they are looked at one by one; however rare
+/// they are, a page costs no more than [`Filter::MAX_LIMIT`] looks, and the next one goes on behind them.
+async fn in_state(api: &Api, tenant: &Tenant, wanted: &str, mut filter: Filter) -> Result<Page, Failure> {
+    let most = filter.effective_limit() as usize;
+    filter.limit = Filter::MAX_LIMIT;
+    let (rows, mut next) = views::found(api, tenant, View::Jobs, filter).await?;
+    let mut page = Vec::new();
+    for row in rows {
+        let Some(Cell::Text(public_id)) = View::Jobs.cell(&row, "public_id") else { continue };
+        if api.store.progress(&public_id).await?.is_some_and(|progress| word(&progress) == wanted) {
+            page.push(row);
+        }
+        if page.len() == most {
+            next = page.last().and_then(|row| View::Jobs.cell(row, "id")?.as_int());
+            break;
+        }
     }
+    Ok((page, next))
 }
 
-fn no_such_job() -> Failure {
-    Failure::new(StatusCode::NOT_FOUND, Code::NotFound, "there is no such job")
+/// A job that is there for a tenant, and its whole id: within a project, what [`scoped`] put before it may be left out. What is
+/// another project's is not there.
+pub(crate) async fn named(api: &Api, tenant: &Tenant, id: &str) -> Result<(String, Progress), Failure> {
+    let within = tenant.sight().ok().flatten().map(|project| scoped(project, id.to_owned()));
+    for id in [Some(id.to_owned()), within].into_iter().flatten() {
+        let progress = api.store.progress(&id).await?;
+        if let Some(progress) = progress.filter(|progress| tenant.is_seen(&progress.project_key)) {
+            return Ok((id, progress));
+        }
+    }
+    Err(Failure::new(StatusCode::NOT_FOUND, Code::NotFound, "there is no such job"))
+}
+
+/// Ids are everybody's, and nobody must learn of another project's by taking one that is in use.
+fn scoped(project: &str, id: String) -> String {
+    if project == project::DEFAULT { id } else { format!("{project}.{id}") }
 }
 
 #[derive(Debug, Deserialize)]
@@ -85,7 +118,7 @@ pub(super) async fn create(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    body: Result<Json<NewJob>, JsonRejection>,
+    body: Given<NewJob>,
 ) -> Response {
     match fire(&api, &tenant, body).await {
         Ok((public_id, existed)) => {
@@ -98,14 +131,9 @@ pub(super) async fn create(
     }
 }
 
-async fn fire(
-    api: &Api,
-    tenant: &Tenant,
-    body: Result<Json<NewJob>, JsonRejection>,
-) -> Result<(String, bool), Failure> {
+async fn fire(api: &Api, tenant: &Tenant, body: Given<NewJob>) -> Result<(String, bool), Failure> {
     let project_key = tenant.project()?.to_owned();
-    let Json(job) =
-        body.map_err(|error| Failure { status: error.status(), ..Failure::bad_request(error.body_text()) })?;
+    let job = body.read()?;
     input::without_nul("provenance", Some(&job.provenance))?;
     input::without_nul("endpoint", Some(&job.endpoint))?;
     input::without_nul("public_id", job.public_id.as_deref())?;
@@ -125,11 +153,7 @@ async fn fire(
     };
     let wanted = ask::check(&*api.store, &ask).await.map_err(refused)?;
     let public_id = match job.public_id {
-        // Ids are everybody's, and nobody must learn of another project's by taking one that is in use.
-        Some(id) if id.len() <= 128 && !id.is_empty() && project_key != project::DEFAULT => {
-            format!("{project_key}.{id}")
-        }
-        Some(id) if id.len() <= 128 && !id.is_empty() => id,
+        Some(id) if id.len() <= 128 && !id.is_empty() => scoped(&project_key, id),
         Some(_) => return Err(Failure::bad_request("public_id must have 1 to 128 characters")),
         None => format!(
             "job-{}",
@@ -195,9 +219,7 @@ pub(super) async fn show(
 ) -> Response {
     let found = async {
         let job = input::path_text(job)?;
-        let is_mine = |progress: &Progress| tenant.is_seen(&progress.project_key);
-        let progress = api.store.progress(&job).await?;
-        let progress = progress.filter(|progress| is_mine(progress)).ok_or_else(no_such_job)?;
+        let (job, progress) = named(&api, &tenant, &job).await?;
         let held = holds(&api, &job, progress.is_finished()).await;
         let meta = json!({ "finished": progress.is_finished(), "held": held });
         Ok::<_, Failure>((told(&job, &progress), meta))
@@ -211,18 +233,26 @@ pub(super) async fn show(
 /// A job in the words of POOL-97, with the numbers of its tasks.
 fn told(job: &str, progress: &Progress) -> Value {
     let mut data = json!(progress);
-    let read = |text: &Option<String>| text.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
-    let remarks = read(&progress.remarks).unwrap_or_default();
     data["task_id"] = job.into();
     data["async"] = true.into();
     data["status"] = word(progress).into();
-    data["result"] = read(&progress.result).unwrap_or_default();
-    data["error"] = match progress.trigger_status {
-        TriggerStatus::Failed => remarks["error"].clone(),
+    data["result"] = read(progress.result.as_deref());
+    data["error"] = match word(progress) {
+        "failed" if progress.trigger_status == TriggerStatus::Failed => {
+            read(progress.remarks.as_deref())["error"].clone()
+        }
+        "failed" => progress.fault.clone().unwrap_or_default(),
         _ => Value::Null,
     };
     data
 }
+
+fn read(text: Option<&str>) -> Value {
+    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+}
+
+/// What [`word`] can be (POOL-97).
+const WORDS: [&str; 5] = ["queued", "running", "finished", "failed", "cancelled"];
 
 fn word(progress: &Progress) -> &'static str {
     let ended = progress.tasks_ended();

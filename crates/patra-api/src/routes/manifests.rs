@@ -5,7 +5,7 @@ use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{Query, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use patra_core::port::query::View;
 use patra_core::tx::{Applied, Scope};
 use patra_engine::registry::{self, Outcome, Problem};
 
-use super::input::{self, PathText};
+use super::input::{self, PathText, says};
 use super::views::{self, Asked};
 use crate::auth::Tenant;
 use crate::envelope::{Failure, success};
@@ -38,10 +38,11 @@ pub(super) async fn list(
 pub(super) async fn show(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     headers: HeaderMap,
     code: PathText,
 ) -> Response {
-    match export(&api, code).await {
+    match export(&api, &tenant, code).await {
         Ok(manifest) if says(&headers, ACCEPT, YAML) => {
             ([(CONTENT_TYPE, YAML[0])], registry::to_yaml(&manifest)).into_response()
         }
@@ -50,8 +51,8 @@ pub(super) async fn show(
     }
 }
 
-async fn export(api: &Api, code: PathText) -> Result<registry::Manifest, Failure> {
-    Ok(registry::manifest(&*api.store, &input::path_text(code)?).await?)
+async fn export(api: &Api, tenant: &Tenant, code: PathText) -> Result<registry::Manifest, Failure> {
+    Ok(registry::manifest(&*api.store, tenant.sight()?, &input::path_text(code)?).await?)
 }
 
 #[derive(Debug, Deserialize)]
@@ -163,14 +164,4 @@ impl From<registry::Error> for Failure {
             registry::Error::Problems(problems) => unsound(problems),
         }
     }
-}
-
-/// Whether a header names one of these media types, whatever its parameters.
-fn says(headers: &HeaderMap, name: HeaderName, types: &[&str]) -> bool {
-    let values = headers.get_all(name);
-    let mut named = values.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
-    named.any(|named| {
-        let named = named.split(';').next().unwrap_or_default().trim();
-        types.iter().any(|known| known.eq_ignore_ascii_case(named))
-    })
 }

@@ -1,20 +1,20 @@
 //! What people do to work: hold it, let it go on, cancel it, say that records are wrong, follow what came of a plan.
 
-use axum::extract::State;
-use axum::extract::rejection::JsonRejection;
+use axum::Extension;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use patra_core::port::CommandsExt;
-use patra_core::port::query::View;
+use patra_core::port::query::{BatchPage, View};
 use patra_core::state::{HoldKind, Operation};
 use patra_core::tx::{Abandon, Cancel, Hold, Release, Subject, Target, Which};
 use patra_core::{HoldId, PlanId, SliceId, TaskId};
 
-use super::input::{self, PathText, missing, number};
+use super::input::{self, Given, PathText, missing, number};
 use super::views::{self, Asked};
 use crate::Api;
 use crate::auth::Tenant;
@@ -75,13 +75,13 @@ pub(super) async fn signals(
 pub(super) async fn hold(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
-    body: Result<Json<NewHold>, JsonRejection>,
+    body: Given<NewHold>,
 ) -> Response {
     answer(&id, set_hold(&api, body).await)
 }
 
-async fn set_hold(api: &Api, body: Result<Json<NewHold>, JsonRejection>) -> Result<(StatusCode, Value), Failure> {
-    let hold = json_body(body)?;
+async fn set_hold(api: &Api, body: Given<NewHold>) -> Result<(StatusCode, Value), Failure> {
+    let hold = body.read()?;
     let texts = [("provenance", &hold.provenance), ("endpoint", &hold.endpoint), ("by", &hold.by)];
     for (name, text) in texts {
         input::without_nul(name, text.as_deref())?;
@@ -127,11 +127,11 @@ pub(super) async fn cancel_job(
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
     job: PathText,
-    body: Result<Option<Json<Why>>, JsonRejection>,
+    body: Given<Why>,
 ) -> Response {
     let done = async {
         let job = input::path_text(job)?;
-        super::jobs::mine(&api, &tenant, &job).await?;
+        let (job, _) = super::jobs::named(&api, &tenant, &job).await?;
         cancel_target(&api, Target::Trigger(job), body).await
     };
     answer(&id, done.await)
@@ -142,7 +142,7 @@ pub(super) async fn cancel(
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
     axum::extract::Path((level, number)): axum::extract::Path<(String, String)>,
-    body: Result<Option<Json<Why>>, JsonRejection>,
+    body: Given<Why>,
 ) -> Response {
     let done = async {
         let number = number.parse::<i64>().map_err(|_| missing("expected a number"))?;
@@ -160,15 +160,8 @@ pub(super) async fn cancel(
     answer(&id, done.await)
 }
 
-async fn cancel_target(
-    api: &Api,
-    target: Target,
-    body: Result<Option<Json<Why>>, JsonRejection>,
-) -> Result<(StatusCode, Value), Failure> {
-    let why = match body {
-        Ok(why) => why.map(|Json(why)| why).unwrap_or_default(),
-        Err(error) => return Err(Failure { status: error.status(), ..Failure::bad_request(error.body_text()) }),
-    };
+async fn cancel_target(api: &Api, target: Target, body: Given<Why>) -> Result<(StatusCode, Value), Failure> {
+    let why = body.read()?;
     input::without_nul("reason", Some(&why.reason))?;
     input::without_nul("by", why.by.as_deref())?;
     let by = why.by.unwrap_or_else(|| SOMEBODY.to_owned());
@@ -200,17 +193,13 @@ pub(super) async fn signal(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    body: Result<Json<NewSignal>, JsonRejection>,
+    body: Given<NewSignal>,
 ) -> Response {
     answer(&id, set_signal(&api, &tenant, body).await)
 }
 
-async fn set_signal(
-    api: &Api,
-    tenant: &Tenant,
-    body: Result<Json<NewSignal>, JsonRejection>,
-) -> Result<(StatusCode, Value), Failure> {
-    let NewSignal { provenance, endpoint, ids, reason, by } = json_body(body)?;
+async fn set_signal(api: &Api, tenant: &Tenant, body: Given<NewSignal>) -> Result<(StatusCode, Value), Failure> {
+    let NewSignal { provenance, endpoint, ids, reason, by } = body.read()?;
     for (name, text) in [("provenance", &provenance), ("endpoint", &endpoint), ("reason", &reason)] {
         input::without_nul(name, Some(text))?;
     }
@@ -242,19 +231,36 @@ async fn give_up(api: &Api, tenant: &Tenant, row: PathText) -> Result<(StatusCod
     Ok((StatusCode::OK, json!({ "abandoned": done.abandoned })))
 }
 
+/// Which batches of a plan.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Pages {
+    after_batch: Option<i64>,
+    limit: Option<u32>,
+}
+
 pub(super) async fn lineage(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
     plan: PathText,
+    pages: Result<Query<Pages>, QueryRejection>,
 ) -> Response {
     let found = async {
+        let Query(Pages { after_batch, limit }) = pages.map_err(|error| Failure::bad_request(error.body_text()))?;
+        let batches = BatchPage { after: after_batch.unwrap_or(0), limit: limit.unwrap_or(BatchPage::MAX) };
+        if !(1..=BatchPage::MAX).contains(&batches.limit) {
+            return Err(Failure::bad_request(format!("limit must be between 1 and {}", BatchPage::MAX)));
+        }
         let plan = number(plan)?;
         let mine = tenant.sees(&api, View::Plans, plan).await?;
-        let found = if mine { api.store.lineage(PlanId(plan)).await? } else { None };
-        found.map(|lineage| (StatusCode::OK, json!(lineage))).ok_or_else(|| missing("there is no such plan"))
+        let found = if mine { api.store.lineage(PlanId(plan), batches).await? } else { None };
+        found.ok_or_else(|| missing("there is no such plan"))
     };
-    answer(&id, found.await)
+    match found.await {
+        Ok(lineage) => success(&id, &lineage, json!({ "next_after_batch": lineage.next_after() })),
+        Err(failure) => failure.answer(&id),
+    }
 }
 
 fn answer(id: &RequestId, done: Result<(StatusCode, Value), Failure>) -> Response {
@@ -262,9 +268,4 @@ fn answer(id: &RequestId, done: Result<(StatusCode, Value), Failure>) -> Respons
         Ok((status, data)) => (status, success(id, &data, json!({}))).into_response(),
         Err(failure) => failure.answer(id),
     }
-}
-
-fn json_body<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Failure> {
-    body.map(|Json(body)| body)
-        .map_err(|error| Failure { status: error.status(), ..Failure::bad_request(error.body_text()) })
 }

@@ -1,32 +1,39 @@
 //! The URL pool (`/api/v1/resource_pool`), and what a project can collect from.
 
-use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::Extension;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use patra_core::port::CommandsExt as _;
-use patra_core::port::pool::{PoolUrl, UrlFilter};
+use patra_core::port::pool::UrlFilter;
 use patra_core::project::{Library, Sight};
 use patra_core::tx::{ConfigureCapture, MAX_JOB_TYPES, Scope, UrlSource};
 use patra_core::{Code, Ts};
 use patra_engine::pool::{self, CAPTURE_TASKS, DOCUMENTS, EXTRACT_DOCUMENTS, Extract, LookBack, Refused, TASKS, Tally};
 use patra_engine::registry;
 
-use super::input::without_nul;
+use super::input::{Given, without_nul};
 use crate::Api;
 use crate::auth::Tenant;
 use crate::envelope::{Failure, success};
 use crate::key::random_uuid;
 use crate::request_id::RequestId;
 
+pub(super) const EXTRACT_PATH: &str = "/api/v1/resource_pool/extract/from-documents";
+pub(super) const LOOK_BACK_PATH: &str = "/api/v1/resource_pool/capture/from-tasks";
 /// URLs of one page: unasked, and at most (POOL-54).
 const PAGE: (u32, u32) = (20, 100);
 /// Longest name of a job type, a document type or a state.
 const MAX_WORD: usize = 128;
+
+/// Whether a path is of those that search while the caller waits, unless asked for `async_mode`.
+pub(super) fn searches(path: &str) -> bool {
+    [EXTRACT_PATH, LOOK_BACK_PATH].contains(&path)
+}
 
 pub(super) type Done = Result<(StatusCode, Value, Value), Failure>;
 
@@ -35,12 +42,6 @@ pub(super) fn answer(id: &RequestId, done: Done) -> Response {
         Ok((status, data, meta)) => (status, success(id, &data, meta)).into_response(),
         Err(failure) => failure.answer(id),
     }
-}
-
-pub(super) fn body<T>(given: Result<Json<T>, JsonRejection>) -> Result<T, Failure> {
-    let Json(body) = given
-        .map_err(|error| Failure { status: StatusCode::BAD_REQUEST, ..Failure::bad_request(error.body_text()) })?;
-    Ok(body)
 }
 
 pub(super) fn invalid(field: &str, value: impl Into<Value>, message: impl Into<String>) -> Failure {
@@ -121,10 +122,10 @@ pub(super) async fn extract(
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
     Extension(granted): Extension<Scope>,
-    given: Result<Json<ExtractBody>, JsonRejection>,
+    given: Given<ExtractBody>,
 ) -> Response {
     let done = async {
-        let ExtractBody { project_key, scope, filters, async_mode } = body(given)?;
+        let ExtractBody { project_key, scope, filters, async_mode } = given.read()?;
         let Filters { doc_type, state, document_ids, limit, include_uri } = filters;
         words("filters.doc_type", &doc_type)?;
         words("filters.state", &state)?;
@@ -165,10 +166,10 @@ pub(super) async fn look_back(
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
     Extension(granted): Extension<Scope>,
-    given: Result<Json<LookBackBody>, JsonRejection>,
+    given: Given<LookBackBody>,
 ) -> Response {
     let done = async {
-        let LookBackBody { project_key, scope, task_ids, job_type, since, limit, async_mode } = body(given)?;
+        let LookBackBody { project_key, scope, task_ids, job_type, since, limit, async_mode } = given.read()?;
         let limit = bounded("limit", limit, TASKS)?;
         words("task_ids", task_ids.as_deref().unwrap_or_default())?;
         words("job_type", job_type.as_slice())?;
@@ -273,7 +274,7 @@ pub(super) async fn urls(
                 limit: page_size,
             })
             .await?;
-        let items: Vec<_> = found.items.iter().map(url_json).collect();
+        let items: Vec<_> = found.items.iter().map(|url| url.to_json(tenant.is_project())).collect();
         let pagination = json!({
             "page": page, "page_size": page_size, "total": found.total,
             "total_pages": found.total.div_ceil(u64::from(page_size)),
@@ -281,14 +282,6 @@ pub(super) async fn urls(
         Ok((StatusCode::OK, json!({ "items": items }), json!({ "pagination": pagination })))
     };
     answer(&id, done.await)
-}
-
-fn url_json(url: &PoolUrl) -> Value {
-    json!({
-        "id": url.id, "url": url.url, "domain": url.domain, "source": url.source,
-        "source_ref": serde_json::from_str::<Value>(&url.source_ref).unwrap_or_default(),
-        "scope": url.library, "created_at": url.created_at,
-    })
 }
 
 // --- capture ---------------------------------------------------------------------------------------------------------
@@ -307,10 +300,10 @@ pub(super) async fn enable_capture(
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
     Extension(granted): Extension<Scope>,
-    given: Result<Json<CaptureBody>, JsonRejection>,
+    given: Given<CaptureBody>,
 ) -> Response {
     let done = async {
-        let CaptureBody { project_key, scope, mut job_types, enabled } = body(given)?;
+        let CaptureBody { project_key, scope, mut job_types, enabled } = given.read()?;
         if job_types.is_empty() || job_types.len() > MAX_JOB_TYPES {
             let message = format!("job_types must name 1 to {MAX_JOB_TYPES}");
             return Err(invalid("job_types", job_types.len(), message));

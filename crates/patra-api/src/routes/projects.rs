@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
-use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -15,8 +14,8 @@ use patra_core::port::CommandsExt as _;
 use patra_core::project;
 use patra_core::tx::{CreateProject, PutDocument, Scope};
 
-use super::input::without_nul;
-use super::pool::{answer, body, invalid, words};
+use super::input::{Given, without_nul};
+use super::pool::{answer, invalid, words};
 use crate::Api;
 use crate::auth::{self, Tenant};
 use crate::envelope::Failure;
@@ -48,10 +47,10 @@ pub(super) async fn put_document(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    given: Result<Json<DocumentBody>, JsonRejection>,
+    given: Given<DocumentBody>,
 ) -> Response {
     let done = async {
-        let DocumentBody { project_key, uri, title, doc_type, state, content, extracted_data } = body(given)?;
+        let DocumentBody { project_key, uri, title, doc_type, state, content, extracted_data } = given.read()?;
         if uri.trim().is_empty() || uri.len() > MAX_URI {
             return Err(invalid("uri", uri.len(), format!("uri must have 1 to {MAX_URI} bytes")));
         }
@@ -113,11 +112,11 @@ pub(super) async fn create_project(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(granted): Extension<Scope>,
-    given: Result<Json<ProjectBody>, JsonRejection>,
+    given: Given<ProjectBody>,
 ) -> Response {
     let done = async {
         auth::require(granted, Scope::Admin)?;
-        let ProjectBody { project_key, name } = body(given)?;
+        let ProjectBody { project_key, name } = given.read()?;
         project::check(&project_key).map_err(|problem| invalid("project_key", project_key.as_str(), problem))?;
         let name = name.unwrap_or_else(|| project_key.clone());
         without_nul("name", Some(&name))?;

@@ -2,13 +2,11 @@
 //! is put on record before it is given out; a redrive is production.
 
 use axum::Extension;
-use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use patra_core::port::query::View;
@@ -17,6 +15,7 @@ use patra_core::{Code, RunId, TaskId};
 use patra_engine::blackbox::{self, Wish};
 use patra_engine::replay::{self, Recording, redrive};
 
+use super::input::Given;
 use crate::Api;
 use crate::auth::{self, Caller, Tenant};
 use crate::envelope::{Failure, success};
@@ -43,7 +42,7 @@ pub(super) struct How {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Redrive {
+pub(super) struct Redrive {
     /// The same id again is the same request.
     request: Option<String>,
     by: Option<String>,
@@ -51,7 +50,7 @@ struct Redrive {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Export {
+pub(super) struct Export {
     reason: String,
     by: Option<String>,
     #[serde(default)]
@@ -100,9 +99,9 @@ pub(super) async fn blackbox(
     Extension(granted): Extension<Scope>,
     Extension(caller): Extension<Caller>,
     place: Place,
-    body: Bytes,
+    body: Given<Export>,
 ) -> Response {
-    match exported(&api, &tenant, granted, &caller, place, &body).await {
+    match exported(&api, &tenant, granted, &caller, place, body).await {
         Ok(package) => success(&id, &package, json!({})),
         Err(failure) => failure.answer(&id),
     }
@@ -114,11 +113,11 @@ async fn exported(
     granted: Scope,
     caller: &Caller,
     place: Place,
-    body: &[u8],
+    body: Given<Export>,
 ) -> Result<Value, Failure> {
     auth::require(granted, Scope::Admin)?;
     let (run, batch_no) = batch(api, tenant, place).await?;
-    let Export { reason, by, with_raw } = read(body)?;
+    let Export { reason, by, with_raw } = body.read()?;
     let by = on_record(by.as_deref(), caller);
     package(api, Wish { run, batch_no, by: &by, reason: &reason, with_raw }).await
 }
@@ -145,10 +144,10 @@ pub(super) async fn redrive_batch(
     Extension(tenant): Extension<Tenant>,
     Extension(caller): Extension<Caller>,
     place: Place,
-    body: Bytes,
+    body: Given<Redrive>,
 ) -> Response {
     let what = batch(&api, &tenant, place).await.map(|(run, batch_no)| What::Batch { run, batch_no });
-    redriven(&api, &id, &caller, what, &body).await
+    redriven(&api, &id, &caller, what, body).await
 }
 
 pub(super) async fn redrive_task(
@@ -157,13 +156,19 @@ pub(super) async fn redrive_task(
     Extension(tenant): Extension<Tenant>,
     Extension(caller): Extension<Caller>,
     place: Result<Path<i64>, PathRejection>,
-    body: Bytes,
+    body: Given<Redrive>,
 ) -> Response {
     let what = task(&api, &tenant, place).await.map(What::Task);
-    redriven(&api, &id, &caller, what, &body).await
+    redriven(&api, &id, &caller, what, body).await
 }
 
-async fn redriven(api: &Api, id: &RequestId, caller: &Caller, what: Result<What, Failure>, body: &[u8]) -> Response {
+async fn redriven(
+    api: &Api,
+    id: &RequestId,
+    caller: &Caller,
+    what: Result<What, Failure>,
+    body: Given<Redrive>,
+) -> Response {
     match drive(api, caller, what, body).await {
         Ok((status, data)) => (status, success(id, &data, json!({}))).into_response(),
         Err(failure) => failure.answer(id),
@@ -174,10 +179,10 @@ async fn drive(
     api: &Api,
     caller: &Caller,
     what: Result<What, Failure>,
-    body: &[u8],
+    body: Given<Redrive>,
 ) -> Result<(StatusCode, Value), Failure> {
     let what = what?;
-    let Redrive { request, by } = if body.is_empty() { Redrive::default() } else { read(body)? };
+    let Redrive { request, by } = body.read()?;
     let request = match request {
         Some(request) => request,
         None => format!("redrive-{}", random_hex::<8>().map_err(|error| internal(error.to_string()))?),
@@ -238,13 +243,6 @@ async fn task(api: &Api, tenant: &Tenant, place: Result<Path<i64>, PathRejection
 fn number<T>(place: Result<Path<T>, PathRejection>) -> Result<T, Failure> {
     let place = place.map_err(|error| Failure { status: error.status(), ..Failure::bad_request(error.body_text()) })?;
     Ok(place.0)
-}
-
-fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
-    serde_json::from_slice(body).map_err(|error| {
-        let message = format!("the body is not what this route takes: {error}");
-        Failure::new(StatusCode::UNPROCESSABLE_ENTITY, Code::InvalidInput, message)
-    })
 }
 
 fn refused(error: replay::Error) -> Failure {

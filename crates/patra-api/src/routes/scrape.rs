@@ -1,6 +1,6 @@
 //! Tweets: scraping users now, and what is stored of them. `/api/admin/scrape` has no envelope.
 
-use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
@@ -16,7 +16,7 @@ use patra_core::tx::Scope;
 use patra_core::{Code, Ts};
 use patra_engine::scrape::{self, Error, MAX_USERS, Wish};
 
-use super::input::{PathText, path_text, without_nul};
+use super::input::{Given, PathText, path_text, without_nul};
 use crate::Api;
 use crate::auth::{Caller, Tenant, require};
 use crate::envelope::{Failure, success};
@@ -29,11 +29,13 @@ const TWEETS: (u32, u32) = (100, 1_000);
 const MAX_SCRAPES: u32 = 100;
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct ScrapeBody {
+    #[serde(default)]
     usernames: Value,
     #[serde(default)]
     limit: Value,
+    #[serde(flatten)]
+    unknown: serde_json::Map<String, Value>,
 }
 
 pub(super) async fn start(
@@ -42,13 +44,11 @@ pub(super) async fn start(
     Extension(tenant): Extension<Tenant>,
     Extension(granted): Extension<Scope>,
     Extension(Caller(key)): Extension<Caller>,
-    given: Result<Json<ScrapeBody>, JsonRejection>,
+    given: Given<ScrapeBody>,
 ) -> Response {
     let work = async {
         require(granted, Scope::Admin)?;
-        let Json(body) = given
-            .map_err(|error| Failure { status: StatusCode::BAD_REQUEST, ..Failure::bad_request(error.body_text()) })?;
-        let (usernames, limit) = wanted(&body)?;
+        let (usernames, limit) = wanted(&given.read()?)?;
         api.limits.scrapes.admit(&key, api.clock.steady())?;
         let public_id = random_uuid()
             .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalError, error.to_string()))?;
@@ -89,6 +89,7 @@ fn wanted(body: &ScrapeBody) -> Result<(Vec<String>, Option<u32>), Failure> {
             limit
         }
     };
+    body.unknown.keys().for_each(|field| wrong(field, "there is no such field".to_owned()));
     match fields.len() {
         0 => Ok((names, limit)),
         1 => Err(Failure::bad_request("1 field is invalid").detail("fields", fields.into())),

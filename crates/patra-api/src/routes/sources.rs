@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::rejection::{QueryRejection, StringRejection};
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
@@ -19,7 +19,7 @@ use patra_core::{Code, Ts};
 use patra_engine::sources::{self, Imported, Said};
 use patra_engine::{Asked, check_source, poll_now};
 
-use super::input::{PathText, path_text};
+use super::input::{Given, PathText, path_text};
 use crate::Api;
 use crate::auth::{Anonymous, Tenant};
 use crate::envelope::Failure;
@@ -79,14 +79,13 @@ pub(super) async fn create(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    body: Result<Json<NewSource>, JsonRejection>,
+    body: Given<NewSource>,
 ) -> Response {
     answered(&id, add(&api, &tenant, body).await)
 }
 
-async fn add(api: &Api, tenant: &Tenant, body: Result<Json<NewSource>, JsonRejection>) -> Answer {
-    let Json(NewSource { name, r#type, config, is_public, is_active, last_fetched_at }) =
-        body.map_err(|error| unread(&error))?;
+async fn add(api: &Api, tenant: &Tenant, body: Given<NewSource>) -> Answer {
+    let NewSource { name, r#type, config, is_public, is_active, last_fetched_at } = body.read()?;
     let said = Said { r#type, name, config, is_public, is_active, last_fetched_at };
     let id = save(api, tenant.project()?, said).await?;
     Ok((StatusCode::CREATED, Json(source_json(&read(api, tenant, id).await?, false))).into_response())
@@ -131,11 +130,11 @@ pub(super) async fn change(
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
     path: PathText,
-    body: Result<Json<Change>, JsonRejection>,
+    body: Given<Change>,
 ) -> Response {
     let answer = async {
         let number = number(path)?;
-        let Json(Change { name, config, is_public, is_active }) = body.map_err(|error| unread(&error))?;
+        let Change { name, config, is_public, is_active } = body.read()?;
         let source = read(&api, &tenant, number).await?;
         let name = name.as_deref().map(sources::checked_name).transpose().map_err(Failure::bad_request)?;
         let checked = config.map(|config| sources::checked_config(&source.r#type, config));
@@ -219,10 +218,10 @@ pub(super) async fn import_opml(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    body: String,
+    body: Result<String, StringRejection>,
 ) -> Response {
     let answer = async {
-        let outlines = sources::opml::read(&body).map_err(Failure::bad_request)?;
+        let outlines = sources::opml::read(&body.map_err(|error| unread(&error))?).map_err(Failure::bad_request)?;
         let entries = outlines.into_iter().map(|outline| Ok(Said::outlined("rss", outline))).collect();
         let Imported { added, existed, unusable } = sources::import(&*api.store, tenant.project()?, entries).await?;
         (api.nudge)();
@@ -290,7 +289,7 @@ fn number(path: PathText) -> Result<i64, Failure> {
     text.parse().map_err(|_| Failure::bad_request(format!("{text:?} is no id of a source")))
 }
 
-fn unread(error: &JsonRejection) -> Failure {
+fn unread(error: &StringRejection) -> Failure {
     Failure { status: error.status(), ..Failure::bad_request(error.body_text()) }
 }
 

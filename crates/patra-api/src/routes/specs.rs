@@ -13,6 +13,7 @@ use patra_engine::registry::{self, Overrides};
 
 use super::input;
 use crate::Api;
+use crate::auth::Tenant;
 use crate::envelope::{Failure, success};
 use crate::request_id::RequestId;
 
@@ -30,10 +31,11 @@ pub(super) struct Params {
 pub(super) async fn show(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
     path: Result<Path<(String, String)>, PathRejection>,
     params: Result<Query<Params>, QueryRejection>,
 ) -> Response {
-    match read(&api, path, params).await {
+    match read(&api, &tenant, path, params).await {
         Ok((data, meta)) => success(&id, &data, meta),
         Err(failure) => failure.answer(&id),
     }
@@ -41,6 +43,7 @@ pub(super) async fn show(
 
 async fn read(
     api: &Api,
+    tenant: &Tenant,
     path: Result<Path<(String, String)>, PathRejection>,
     params: Result<Query<Params>, QueryRejection>,
 ) -> Result<(Value, Value), Failure> {
@@ -53,7 +56,7 @@ async fn read(
     let pairs = params.set.iter().flat_map(|set| set.split(',')).map(str::trim).filter(|pair| !pair.is_empty());
     let overrides = Overrides::parse(pairs).map_err(registry::Error::from)?;
     let asked = registry::Asked {
-        project: None,
+        project: tenant.sight()?,
         provenance: &provenance,
         endpoint: &endpoint,
         operation,

@@ -1,6 +1,8 @@
 //! Every route against every kind of key, on the in-memory store.
 
+mod bodies;
 mod credentials;
+mod jobs;
 mod openapi;
 mod ops;
 mod registry;
@@ -101,12 +103,12 @@ const ROUTES: &[(&str, &str, Scope, StatusCode)] = &[
     ("GET", "/api/v1/keys", Scope::Admin, StatusCode::OK),
     ("GET", "/api/v1/credentials", Scope::Admin, StatusCode::OK),
     ("GET", "/api/v1/credential-states", Scope::Admin, StatusCode::OK),
-    ("POST", "/api/v1/credentials", Scope::Admin, StatusCode::UNPROCESSABLE_ENTITY),
+    ("POST", "/api/v1/credentials", Scope::Admin, StatusCode::BAD_REQUEST),
     ("DELETE", "/api/v1/credentials/none", Scope::Admin, StatusCode::NOT_FOUND),
     ("POST", "/api/v1/runs/1/batches/1/replay", Scope::Write, StatusCode::NOT_FOUND),
-    ("POST", "/api/v1/runs/1/batches/1/redrive", Scope::Write, StatusCode::UNPROCESSABLE_ENTITY),
-    ("POST", "/api/v1/tasks/1/redrive", Scope::Write, StatusCode::UNPROCESSABLE_ENTITY),
-    ("POST", "/api/v1/runs/1/batches/1/blackbox", Scope::Admin, StatusCode::UNPROCESSABLE_ENTITY),
+    ("POST", "/api/v1/runs/1/batches/1/redrive", Scope::Write, StatusCode::BAD_REQUEST),
+    ("POST", "/api/v1/tasks/1/redrive", Scope::Write, StatusCode::BAD_REQUEST),
+    ("POST", "/api/v1/runs/1/batches/1/blackbox", Scope::Admin, StatusCode::BAD_REQUEST),
     ("GET", "/api/v1/exports", Scope::Admin, StatusCode::OK),
     ("GET", "/api/v1/manifests", Scope::Read, StatusCode::OK),
     ("POST", "/api/v1/manifests", Scope::Admin, StatusCode::UNPROCESSABLE_ENTITY),
@@ -193,8 +195,8 @@ async fn a_wrong_body_says_how_it_is_wrong() {
         (r#"{"provenance":"x","endpoint":"\u0000"}"#, StatusCode::BAD_REQUEST),
         (r#"{"provenance":"x","endpoint":"y","public_id":"a\u0000b"}"#, StatusCode::BAD_REQUEST),
         (r#"{"provenance":"x","#, StatusCode::BAD_REQUEST),
-        (r#"{"provenance":"x","endpoint":"y","colour":1}"#, StatusCode::UNPROCESSABLE_ENTITY),
-        (r#"{"provenance":1,"endpoint":"y"}"#, StatusCode::UNPROCESSABLE_ENTITY),
+        (r#"{"provenance":"x","endpoint":"y","colour":1}"#, StatusCode::BAD_REQUEST),
+        (r#"{"provenance":1,"endpoint":"y"}"#, StatusCode::BAD_REQUEST),
         (&long, StatusCode::PAYLOAD_TOO_LARGE),
     ] {
         let (status, answer) = door.send("POST", "/api/v1/jobs", Some(&key), body.to_owned()).await;

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use patra_core::Ts;
 use patra_core::port::query::{Filter, Row, View};
 use patra_core::tx::Scope;
 
@@ -26,6 +27,10 @@ pub(super) struct Params {
     plan: Option<i64>,
     task: Option<i64>,
     run: Option<i64>,
+    from: Option<Ts>,
+    to: Option<Ts>,
+    /// The same as `from` (POOL-99).
+    since: Option<Ts>,
     before_id: Option<i64>,
     limit: Option<u32>,
 }
@@ -51,6 +56,8 @@ impl Params {
             public_id: None,
             job_type: self.job_type,
             instance: None,
+            from: self.from.max(self.since),
+            to: self.to,
             before_id: self.before_id,
             limit: self.limit.unwrap_or_default(),
         })
@@ -106,28 +113,31 @@ pub(crate) fn allowed(granted: Scope, view: View) -> Result<(), Failure> {
 }
 
 pub(super) async fn rows(api: &Api, id: &RequestId, tenant: &Tenant, view: View, params: Asked) -> Response {
-    match read(api, tenant, view, params).await {
-        Ok((items, next)) => match raw(&items) {
-            Ok(data) => success(id, &data, json!({ "next_before_id": next })),
-            Err(failure) => failure.answer(id),
-        },
+    let page = async { found(api, tenant, view, filter(params)?).await };
+    answer(id, view, page.await)
+}
+
+pub(super) fn filter(params: Asked) -> Result<Filter, Failure> {
+    let Query(params) = params.map_err(|error| Failure::bad_request(error.body_text()))?;
+    params.filter()
+}
+
+pub(super) fn answer(id: &RequestId, view: View, page: Result<Page, Failure>) -> Response {
+    let told = page.and_then(|(rows, next)| {
+        let items: Vec<_> = rows.iter().map(|row| view.to_json_text(row)).collect();
+        Ok((raw(&items)?, next))
+    });
+    match told {
+        Ok((data, next)) => success(id, &data, json!({ "next_before_id": next })),
         Err(failure) => failure.answer(id),
     }
 }
 
-async fn read(api: &Api, tenant: &Tenant, view: View, params: Asked) -> Result<(Vec<String>, Option<i64>), Failure> {
-    let Query(params) = params.map_err(|error| Failure::bad_request(error.body_text()))?;
-    let (rows, next) = found(api, tenant, view, params.filter()?).await?;
-    Ok((rows.iter().map(|row| view.to_json_text(row)).collect(), next))
-}
+/// Rows, and where the next page begins.
+pub(crate) type Page = (Vec<Row>, Option<i64>);
 
-/// Those rows that are there for a tenant, and where the next page begins.
-pub(crate) async fn found(
-    api: &Api,
-    tenant: &Tenant,
-    view: View,
-    mut filter: Filter,
-) -> Result<(Vec<Row>, Option<i64>), Failure> {
+/// Those rows that are there for a tenant.
+pub(crate) async fn found(api: &Api, tenant: &Tenant, view: View, mut filter: Filter) -> Result<Page, Failure> {
     filter.project_key = tenant.sight()?.map(str::to_owned);
     // Where rows are of no project, they are for who runs the house.
     if view.owner().is_none() {

@@ -8,17 +8,19 @@ use patra_spec::{Snapshot, snapshot};
 
 use super::condition::Condition;
 use super::paths::Paths;
-use super::scalar::spelled;
+use super::scalar::{is_null, spelled};
 use super::walk::Wanted;
 use crate::classify::Refused;
 
 /// How much of the far side's own words is kept.
 const MAX_WORDS: usize = 200;
+/// Where most far sides put them.
+const USUAL: &str = "$.message";
 
 #[derive(Debug)]
 pub(super) struct ErrorRule {
     when: Condition,
-    message: Option<usize>,
+    words: Words,
     declared: snapshot::ErrorRule,
     /// The far side's own codes for what passes: then it is tried again, whatever the rule says.
     passing: Vec<String>,
@@ -32,7 +34,7 @@ impl ErrorRule {
     ) -> Result<ErrorRule, Fault> {
         Ok(ErrorRule {
             when: Condition::new(&declared.when, paths)?,
-            message: paths.maybe(declared.message_path.as_deref())?,
+            words: Words::new(declared, paths)?,
             declared: declared.clone(),
             passing: passing.to_vec(),
         })
@@ -44,7 +46,7 @@ impl ErrorRule {
         if (self.when.needs_value() && value.is_none()) || !self.when.holds(found) {
             return None;
         }
-        let said = self.message.and_then(|slot| found[slot]).or(value).and_then(spelled);
+        let said = self.words.find(found).or(value).and_then(spelled);
         let message = worded(format!("the far side answers with an error at {}", self.when.path()), said.as_deref());
         let passes = value.and_then(spelled).is_some_and(|code| self.passing.iter().any(|known| *known == code));
         let level = if passes { Level::L1 } else { self.declared.level };
@@ -63,7 +65,7 @@ pub(crate) struct StatusRules {
 #[derive(Debug)]
 struct StatusRule {
     when: Option<Condition>,
-    message: Option<usize>,
+    words: Words,
     declared: snapshot::ErrorRule,
 }
 
@@ -75,7 +77,7 @@ impl StatusRules {
             let looks = !declared.when.path.is_empty();
             rules.push(StatusRule {
                 when: looks.then(|| Condition::new(&declared.when, &mut paths)).transpose()?,
-                message: paths.maybe(declared.message_path.as_deref())?,
+                words: Words::new(declared, &mut paths)?,
                 declared: declared.clone(),
             });
         }
@@ -90,17 +92,31 @@ impl StatusRules {
         }
         let text = std::str::from_utf8(&response.body).unwrap_or_default();
         let found = self.wanted.find(text).unwrap_or_default();
-        let at = |slot: usize| found.get(slot).copied().flatten();
         let applies = |rule: &&StatusRule| match &rule.when {
             None => true,
             Some(_) if found.is_empty() => false,
             Some(when) => (!when.needs_value() || when.value(&found).is_some()) && when.holds(&found),
         };
         let Some(rule) = rules.find(applies) else { return refused };
-        let said = rule.message.and_then(at).and_then(spelled);
+        let said = rule.words.find(&found).and_then(spelled);
         let message = worded(format!("the far side answered {}", response.status), said.as_deref());
         let snapshot::ErrorRule { code, level, throttle, .. } = rule.declared;
         Refused { fault: Fault::new(code, level, message), throttled: throttle, retry_after: refused.retry_after }
+    }
+}
+
+/// Where the far side's own words stand: where a rule says so, or where they mostly do.
+#[derive(Debug)]
+struct Words(Vec<usize>);
+
+impl Words {
+    fn new(declared: &snapshot::ErrorRule, paths: &mut Paths) -> Result<Words, Fault> {
+        let Some(path) = declared.message_path.as_deref() else { return Ok(Words(Vec::new())) };
+        Ok(Words(vec![paths.add(path)?, paths.add(USUAL)?]))
+    }
+
+    fn find<'a>(&self, found: &[Option<&'a RawValue>]) -> Option<&'a RawValue> {
+        self.0.iter().find_map(|slot| found.get(*slot).copied().flatten().filter(|raw| !is_null(raw)))
     }
 }
 

@@ -238,11 +238,19 @@ impl<'t, 'u> Walk<'t, 'u> {
             Some(b'{') => &['$', '#'],
             _ => &[],
         };
-        let path = self.url[host_end..].trim_end_matches(joint);
-        let path = path.trim_end_matches(|c: char| is_trailing(c) || self.frame.emphasis == Some(c));
+        let mut path = self.url[host_end..].trim_end_matches(joint);
+        let is_sentence = |c: char| is_trailing(c) || self.frame.emphasis == Some(c);
+        while let Some(rest) = path.strip_suffix(is_sentence).filter(|_| !closes_quote(path)) {
+            path = rest;
+        }
         let end = host_end + without_position(path).len();
         self.url.truncate(end);
     }
+}
+
+/// Whether the last character is a quote that was opened before: `?b='c'` (POOL-45).
+fn closes_quote(path: &str) -> bool {
+    path.ends_with('\'') && path.matches('\'').count().is_multiple_of(2)
 }
 
 /// Part of every path and query, whatever stands beside it.

@@ -48,8 +48,11 @@ fn a_given_url_is_followed_on_its_own_host_only() {
 fn the_digest_names_headers_and_keeps_no_value() {
     let rendered = render(&Position::Token(None)).unwrap();
     let digest: serde_json::Value = serde_json::from_str(&rendered.digest).unwrap();
+    assert_eq!(digest["urlTemplate"], "https://api.example.org/v1/works");
     assert_eq!(digest["url"], "https://api.example.org/v1/works");
     assert_eq!(digest["headers"], json!(["Accept"]));
     assert_eq!(digest["query"]["rows"], "20");
     assert!(!rendered.digest.contains("application/json"));
+    let followed = render(&Position::Url(Some("/v1/works?page=2".into()))).unwrap().digest;
+    assert!(followed.contains(r#""urlTemplate":null"#), "made from no template: {followed}");
 }

@@ -5,6 +5,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::PageError;
+use super::digits::exact;
 use super::normalise::{Normalised, normalise};
 
 /// The tweets of an answer, not looked into yet.
@@ -93,7 +94,7 @@ pub(super) fn is_pinned(raw: &RawValue) -> bool {
 impl Envelope<'_> {
     /// One entry for each item, in their order.
     pub(super) fn normalised(&self) -> Normalised {
-        let value = |raw: &RawValue| serde_json::from_str(raw.get()).unwrap_or(Value::Null);
+        let value = |raw: &RawValue| serde_json::from_str(&exact(raw.get())).unwrap_or(Value::Null);
         let items = self.items.iter().map(|item| value(item.raw));
         match self.form {
             Form::Provider => normalise(&items.collect::<Vec<_>>()),

@@ -6,6 +6,7 @@ mod auth;
 mod bodies;
 mod details;
 mod errors;
+mod evidence;
 mod links;
 mod paging;
 mod records;

@@ -98,13 +98,19 @@ fn another_form_is_a_parse_error_that_stops_the_source_and_a_cut_body_is_the_lin
     assert_eq!(refused(200, r#"{"tweets":[{"id""#).1, Level::L1);
 }
 
-// covers: TWEET-27, TWEET-168
+// covers: TWEET-21, TWEET-27, TWEET-168
 #[test]
 fn an_error_in_a_200_is_no_empty_page() {
     let error = include_str!("../../../../sources/fixtures/twitterapi_io/error_200_status_error.json");
     let (code, level, _, message) = refused(200, error);
     assert_eq!((code, level), (Code::PlatformError, Level::L2));
     assert!(message.ends_with("Error message"), "{message}");
+    let (code, _, _, message) = refused(200, r#"{"status":"error","message":"try it tomorrow"}"#);
+    assert_eq!(
+        (code, message.as_str()),
+        (Code::PlatformError, "the far side answers with an error at $.status: try it tomorrow")
+    );
+    assert_eq!(refused(402, r#"{"message":"no credits"}"#).3, "the far side answered 402: no credits");
 }
 
 // covers: TWEET-33

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde_json::{Value, json};
+
 use super::Boxed;
 use crate::id::SourceId;
 use crate::project::{Library, Sight};
@@ -85,6 +87,21 @@ pub struct PoolUrl {
     pub source_ref: String,
     pub library: Library,
     pub created_at: Ts,
+}
+
+impl PoolUrl {
+    /// As it is told (POOL-57). In which document or job an entry of the shared library was found is its finder's affair, who may be
+    /// another project: a project that reads is not told (POOL-126).
+    pub fn to_json(&self, to_project: bool) -> Value {
+        let source_ref = match self.library {
+            Library::Shared if to_project => json!({}),
+            _ => serde_json::from_str(&self.source_ref).unwrap_or_default(),
+        };
+        json!({
+            "id": self.id, "url": self.url, "domain": self.domain, "source": self.source, "source_ref": source_ref,
+            "scope": self.library, "created_at": self.created_at,
+        })
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

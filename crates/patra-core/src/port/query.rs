@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Boxed;
 use super::load::Load;
-pub use super::view::{Cell, CellKind, Column, Filter, NoSuchFilter, Owner, Row, UnknownStatus, View};
+pub use super::view::{Cell, CellKind, Column, Condition, Filter, NoSuchFilter, Owner, Row, UnknownStatus, View};
 use crate::id::{InstanceId, PlanId, RunId};
 use crate::record::{Candidate, Stream, Version};
 use crate::registry::{self, DictType};
@@ -52,8 +52,8 @@ pub trait Queries: fmt::Debug + Send + Sync {
     /// The answer that was kept for a batch, while it is kept.
     fn raw(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<RawKept>, TxError>>;
 
-    /// A plan with its slices, tasks, runs and batches, archived ones included, each level by id.
-    fn lineage(&self, plan: PlanId) -> Boxed<'_, Result<Option<Lineage>, TxError>>;
+    /// A plan with its slices, tasks, runs and one page of its batches, archived ones included, each level by id.
+    fn lineage(&self, plan: PlanId, batches: BatchPage) -> Boxed<'_, Result<Option<Lineage>, TxError>>;
 
     /// How far a trigger's work has come, by its public id.
     fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>>;
@@ -116,14 +116,34 @@ pub struct Lineage {
     pub slices: Vec<serde_json::Value>,
     pub tasks: Vec<serde_json::Value>,
     pub runs: Vec<serde_json::Value>,
-    /// At most [`Lineage::MAX_BATCHES`], the first ones.
     pub batches: Vec<serde_json::Value>,
-    /// So many of the plan's batches were left out.
+    /// So many batches lie behind these.
     pub batches_left_out: u64,
 }
 
 impl Lineage {
-    pub const MAX_BATCHES: u32 = 10_000;
+    /// Where the next page of batches begins, if there is one.
+    pub fn next_after(&self) -> Option<i64> {
+        self.batches.last().filter(|_| self.batches_left_out > 0)?["id"].as_i64()
+    }
+}
+
+/// Batches with a greater id than the last one seen, from 0 on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BatchPage {
+    pub after: i64,
+    /// At most [`BatchPage::MAX`].
+    pub limit: u32,
+}
+
+impl BatchPage {
+    pub const MAX: u32 = 10_000;
+}
+
+impl Default for BatchPage {
+    fn default() -> BatchPage {
+        BatchPage { after: 0, limit: BatchPage::MAX }
+    }
 }
 
 /// A provenance as the registry had it at one moment.
@@ -169,6 +189,8 @@ pub struct Progress {
     pub tasks_split: u64,
     pub tasks_failed: u64,
     pub tasks_cancelled: u64,
+    /// What the newest of the failed tasks failed of: the row's `error`.
+    pub fault: Option<serde_json::Value>,
     /// Committed batches, and the sums of their statistics.
     pub batches: u64,
     pub inserted: u64,

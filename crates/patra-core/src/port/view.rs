@@ -74,6 +74,10 @@ pub struct Filter {
     pub job_type: Option<String>,
     /// Of one trigger.
     pub instance: Option<i64>,
+    /// Only rows that were made then or later.
+    pub from: Option<Ts>,
+    /// Only rows that were made earlier.
+    pub to: Option<Ts>,
     /// Only rows with a smaller id: the next page.
     pub before_id: Option<i64>,
     /// At most [`Filter::MAX_LIMIT`]; 0 means [`Filter::DEFAULT_LIMIT`].
@@ -87,6 +91,15 @@ impl Filter {
     pub fn effective_limit(&self) -> u32 {
         if self.limit == 0 { Self::DEFAULT_LIMIT } else { self.limit.min(Self::MAX_LIMIT) }
     }
+}
+
+/// What must hold of a column, in words of both databases.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Condition {
+    pub column: &'static str,
+    /// `=`, `>=` or `<`.
+    pub is: &'static str,
+    pub value: Cell,
 }
 
 /// By what a row is known to be of a project.
@@ -264,29 +277,32 @@ impl View {
         }
     }
 
-    /// The filter's conditions as column and value, that on the project apart, in a fixed order. A condition on a column that the view does not
+    /// The filter's conditions, that on the project apart, in a fixed order. A condition on a column that the view does not
     /// have is an error, not ignored: a list that is longer than asked for misleads.
-    pub fn conditions(self, filter: &Filter) -> Result<Vec<(&'static str, Cell)>, NoSuchFilter> {
+    pub fn conditions(self, filter: &Filter) -> Result<Vec<Condition>, NoSuchFilter> {
         let text = |value: &Option<String>| value.clone().map(Cell::Text);
         let wanted = [
-            ("id", filter.id.map(Cell::Int)),
-            ("provenance_code", text(&filter.provenance_code)),
-            ("endpoint_name", text(&filter.endpoint_name)),
-            ("status_code", text(&filter.status)),
-            ("plan_id", filter.plan.map(Cell::Int)),
-            ("task_id", filter.task.map(Cell::Int)),
-            ("run_id", filter.run.map(Cell::Int)),
-            ("public_id", text(&filter.public_id)),
-            ("job_type", text(&filter.job_type)),
-            ("schedule_instance_id", filter.instance.map(Cell::Int)),
+            ("id", "=", filter.id.map(Cell::Int)),
+            ("provenance_code", "=", text(&filter.provenance_code)),
+            ("endpoint_name", "=", text(&filter.endpoint_name)),
+            ("status_code", "=", text(&filter.status)),
+            ("plan_id", "=", filter.plan.map(Cell::Int)),
+            ("task_id", "=", filter.task.map(Cell::Int)),
+            ("run_id", "=", filter.run.map(Cell::Int)),
+            ("public_id", "=", text(&filter.public_id)),
+            ("job_type", "=", text(&filter.job_type)),
+            ("schedule_instance_id", "=", filter.instance.map(Cell::Int)),
+            ("created_at", ">=", filter.from.map(Cell::Time)),
+            ("created_at", "<", filter.to.map(Cell::Time)),
+            ("id", "<", filter.before_id.map(Cell::Int)),
         ];
         let mut conditions = Vec::new();
-        for (column, value) in wanted {
+        for (column, is, value) in wanted {
             let Some(value) = value else { continue };
             if !self.has(column) {
                 return Err(NoSuchFilter { view: self.as_str(), column });
             }
-            conditions.push((column, value));
+            conditions.push(Condition { column, is, value });
         }
         Ok(conditions)
     }

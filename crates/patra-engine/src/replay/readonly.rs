@@ -17,7 +17,7 @@ use patra_core::port::pool::{
     UrlPage,
 };
 use patra_core::port::query::{
-    Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
+    BatchPage, Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
 };
 use patra_core::port::source::{Collecting, Due, ItemFilter, ItemStats, RawItem, Source, SourceFilter};
 use patra_core::port::{Boxed, Commands, Crawls, Credentials, Pool, Queries, Sources, Store};
@@ -241,8 +241,8 @@ impl Queries for ReadOnly {
         self.queries.raw(run, batch_no)
     }
 
-    fn lineage(&self, plan: PlanId) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
-        self.queries.lineage(plan)
+    fn lineage(&self, plan: PlanId, batches: BatchPage) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
+        self.queries.lineage(plan, batches)
     }
 
     fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {

@@ -92,10 +92,10 @@ async fn a_registry_that_cannot_be_read_any_more_is_mended_by_applying() {
         store.sections.get_mut("far").unwrap()[0].config = r#"{"colour":"red"}"#.into();
         store.provenances[0].document_hash = "another".into();
     }
-    let broken = registry::manifest(&world.store, "far").await.unwrap_err().to_string();
+    let broken = registry::manifest(&world.store, None, "far").await.unwrap_err().to_string();
     assert!(broken.contains("colour"), "{broken}");
     let manifest = registry::check("far.yaml", MANIFEST).unwrap().manifest;
     let outcome = registry::apply(&world.store, &manifest).await.unwrap();
     assert_eq!(registry::word(outcome.result), "changed");
-    assert_eq!(registry::manifest(&world.store, "FAR ").await.unwrap().version(), manifest.version());
+    assert_eq!(registry::manifest(&world.store, None, "FAR ").await.unwrap().version(), manifest.version());
 }

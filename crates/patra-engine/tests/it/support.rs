@@ -16,7 +16,7 @@ use patra_core::port::crawl;
 use patra_core::port::credential::Ask;
 use patra_core::port::load::Load;
 use patra_core::port::query::{
-    Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
+    BatchPage, Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
 };
 use patra_core::port::source::{Collecting, Due, ItemFilter, ItemStats, RawItem, Source, SourceFilter};
 use patra_core::port::transport::{Error, Request, Response};
@@ -353,8 +353,8 @@ impl Queries for Flaky {
     fn raw(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<RawKept>, TxError>> {
         self.store.raw(run, batch_no)
     }
-    fn lineage(&self, plan: PlanId) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
-        self.store.lineage(plan)
+    fn lineage(&self, plan: PlanId, batches: BatchPage) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
+        self.store.lineage(plan, batches)
     }
     fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {
         self.store.progress(public_id)

@@ -1,7 +1,7 @@
 //! A plan and all that came of it.
 
 use patra_core::PlanId;
-use patra_core::port::query::Lineage;
+use patra_core::port::query::{BatchPage, Lineage};
 use serde_json::Value;
 use tokio_postgres::Row;
 
@@ -23,22 +23,26 @@ const RUNS: &str = "
 SELECT r.* FROM ing_task t JOIN ing_task_run r ON r.task_id = t.id WHERE t.plan_id = $1 ORDER BY r.id";
 
 const BATCHES: &str = "
-SELECT b.* FROM ing_task t JOIN ing_task_run_batch b ON b.task_id = t.id WHERE t.plan_id = $1 ORDER BY b.id LIMIT $2";
+SELECT b.* FROM ing_task t JOIN ing_task_run_batch b ON b.task_id = t.id
+WHERE t.plan_id = $1 AND b.id > $2
+ORDER BY b.id
+LIMIT $3";
 
 const ARCHIVED_BATCHES: &str = "
-SELECT body FROM ing_archive WHERE plan_id = $1 AND kind_code = 'BATCH' ORDER BY row_id LIMIT $2";
+SELECT body FROM ing_archive WHERE plan_id = $1 AND kind_code = 'BATCH' AND row_id > $2 ORDER BY row_id LIMIT $3";
 
 const COUNT_BATCHES: &str = "
-SELECT (SELECT count(*) FROM ing_task t JOIN ing_task_run_batch b ON b.task_id = t.id WHERE t.plan_id = $1)
-  + (SELECT count(*) FROM ing_archive WHERE plan_id = $1 AND kind_code = 'BATCH')";
+SELECT
+  (SELECT count(*) FROM ing_task t JOIN ing_task_run_batch b ON b.task_id = t.id WHERE t.plan_id = $1 AND b.id > $2)
+  + (SELECT count(*) FROM ing_archive WHERE plan_id = $1 AND kind_code = 'BATCH' AND row_id > $2)";
 
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[PLAN, TRIGGER, SLICES, TASKS, RUNS, BATCHES, ARCHIVED_BATCHES, COUNT_BATCHES];
 
-pub(crate) async fn lineage(session: &Session, plan: PlanId) -> Result<Option<Lineage>, Fail> {
+pub(crate) async fn lineage(session: &Session, plan: PlanId, page: BatchPage) -> Result<Option<Lineage>, Fail> {
     let [of_plan, trigger, slices, tasks] = session.prepare([PLAN, TRIGGER, SLICES, TASKS]).await?;
     let [runs, batches, archived, total] = session.prepare([RUNS, BATCHES, ARCHIVED_BATCHES, COUNT_BATCHES]).await?;
-    let (plan, limit) = (plan.0, i64::from(Lineage::MAX_BATCHES));
+    let (plan, after, limit) = (plan.0, page.after, i64::from(page.limit.min(BatchPage::MAX)));
     let ((), of_plan, trigger, slices, tasks, runs, batches, archived, total, ()) = pipeline!(
         session.begin_reading(),
         session.opt(&of_plan, &[&plan]),
@@ -46,13 +50,13 @@ pub(crate) async fn lineage(session: &Session, plan: PlanId) -> Result<Option<Li
         session.rows(&slices, &[&plan]),
         session.rows(&tasks, &[&plan]),
         session.rows(&runs, &[&plan]),
-        session.rows(&batches, &[&plan, &limit]),
-        session.rows(&archived, &[&plan, &limit]),
-        session.one(&total, &[&plan]),
+        session.rows(&batches, &[&plan, &after, &limit]),
+        session.rows(&archived, &[&plan, &after, &limit]),
+        session.one(&total, &[&plan, &after]),
         session.commit(),
     )?;
     let Some(of_plan) = of_plan else { return Ok(None) };
-    let batches = first_batches(&batches, &archived)?;
+    let batches = first_batches(&batches, &archived, limit as usize)?;
     let total = u64::try_from(total.try_get::<_, i64>(0)?).unwrap_or(0);
     Ok(Some(Lineage {
         trigger: one(trigger.as_ref())?,
@@ -66,11 +70,11 @@ pub(crate) async fn lineage(session: &Session, plan: PlanId) -> Result<Option<Li
 }
 
 /// Archived ones are older, but not all older ones are archived: by id.
-fn first_batches(rows: &[Row], archived: &[Row]) -> Result<Vec<Value>, Fail> {
+fn first_batches(rows: &[Row], archived: &[Row], limit: usize) -> Result<Vec<Value>, Fail> {
     let mut batches = archived.iter().map(body).collect::<Result<Vec<_>, _>>()?;
     batches.extend(objects(rows)?);
     batches.sort_by_key(|batch| batch["id"].as_i64());
-    batches.truncate(Lineage::MAX_BATCHES as usize);
+    batches.truncate(limit);
     for batch in batches.iter_mut().filter_map(Value::as_object_mut) {
         batch.remove("request_digest");
         batch.remove("response_digest");

@@ -1,6 +1,6 @@
 //! Lists. The only statements that are put together: from the names that a view declares, never from a caller's text.
 
-use patra_core::port::query::{Cell, CellKind, Column, Filter, Owner, Row, View};
+use patra_core::port::query::{Cell, CellKind, Column, Condition, Filter, Owner, Row, View};
 use patra_core::tx::TxError;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -16,22 +16,20 @@ pub(crate) async fn list(session: &Session, view: View, filter: Filter) -> Resul
         (Some(_), owner) => owner,
         (None, _) => None,
     };
-    let columns: Vec<_> = conditions.iter().map(|(column, _)| *column).collect();
-    let sql = statement(view, &columns, owner, filter.before_id.is_some());
+    let sql = statement(view, &conditions, owner);
     let limit = i64::from(filter.effective_limit());
+    let times: Vec<_> = conditions.iter().map(|condition| time(&condition.value)).collect();
     let mut params: Vec<(&(dyn ToSql + Sync), Type)> = Vec::new();
-    for (column, value) in &conditions {
+    for (Condition { column, value, .. }, at) in conditions.iter().zip(&times) {
         params.push(match value {
             Cell::Text(text) => (text, Type::TEXT),
             Cell::Int(number) => (number, Type::INT8),
+            Cell::Time(_) => (at, Type::TIMESTAMPTZ),
             _ => return Err(refused(format!("{column} is no column to filter by"))),
         });
     }
     if let Some(project) = &filter.project_key {
         params.push((project, Type::TEXT));
-    }
-    if let Some(id) = &filter.before_id {
-        params.push((id, Type::INT8));
     }
     params.push((&limit, Type::INT8));
     // There are many combinations, each rarely asked for: not worth a prepared statement on every connection.
@@ -41,9 +39,14 @@ pub(crate) async fn list(session: &Session, view: View, filter: Filter) -> Resul
         .collect()
 }
 
-pub(crate) fn statement(view: View, conditions: &[&str], owner: Option<Owner>, before_id: bool) -> String {
+fn time(value: &Cell) -> Option<Time> {
+    if let Cell::Time(at) = value { Some(Time(*at)) } else { None }
+}
+
+pub(crate) fn statement(view: View, conditions: &[Condition], owner: Option<Owner>) -> String {
     let columns: Vec<_> = view.columns().iter().map(|column| column.name).collect();
-    let mut wheres: Vec<_> = conditions.iter().zip(1..).map(|(column, place)| format!("{column} = ${place}")).collect();
+    let compared = |(Condition { column, is, .. }, place): (&Condition, usize)| format!("{column} {is} ${place}");
+    let mut wheres: Vec<_> = conditions.iter().zip(1..).map(compared).collect();
     if let Some(owner) = owner {
         let (table, place) = (view.table(), wheres.len() + 1);
         wheres.push(match owner {
@@ -55,9 +58,6 @@ pub(crate) fn statement(view: View, conditions: &[&str], owner: Option<Owner>, b
                 "EXISTS (SELECT 1 FROM ing_cursor owner WHERE owner.id = {table}.cursor_id AND owner.project_key = ${place})"
             ),
         });
-    }
-    if before_id {
-        wheres.push(format!("id < ${}", wheres.len() + 1));
     }
     let limit = wheres.len() + 1;
     let wheres = if wheres.is_empty() { String::new() } else { format!(" WHERE {}", wheres.join(" AND ")) };
@@ -86,16 +86,23 @@ mod tests {
 
     #[test]
     fn conditions_are_numbered_in_order() {
-        let sql = statement(View::Endpoints, &["provenance_code", "endpoint_name"], None, true);
+        let text = |word: &str| Some(word.to_owned());
+        let ends = |view: View, filter: Filter, owner| statement(view, &view.conditions(&filter).unwrap(), owner);
+        let below = Filter { before_id: Some(1), ..Filter::default() };
+        let of = Filter { provenance_code: text("p"), endpoint_name: text("e"), ..below.clone() };
+        let sql = ends(View::Endpoints, of, None);
         assert_eq!(
             sql,
             "SELECT id, provenance_code, endpoint_name, role, created_at FROM reg_prov_endpoint_def \
              WHERE provenance_code = $1 AND endpoint_name = $2 AND id < $3 ORDER BY id DESC LIMIT $4"
         );
-        assert!(statement(View::Keys, &[], None, false).ends_with("FROM api_key ORDER BY id DESC LIMIT $1"));
-        let sql = statement(View::Jobs, &["status_code"], Some(Owner::Own), true);
+        assert!(statement(View::Keys, &[], None).ends_with("FROM api_key ORDER BY id DESC LIMIT $1"));
+        let since = Some(patra_core::Ts::from_secs(1));
+        let sql = ends(View::Jobs, Filter { status: text("FAILED"), from: since, ..below }, Some(Owner::Own));
         assert!(
-            sql.contains("WHERE status_code = $1 AND project_key = $2 AND id < $3 ORDER BY id DESC LIMIT $4"),
+            sql.ends_with(
+                "WHERE status_code = $1 AND created_at >= $2 AND id < $3 AND project_key = $4 ORDER BY id DESC LIMIT $5"
+            ),
             "{sql}"
         );
     }

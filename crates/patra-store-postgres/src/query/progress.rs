@@ -52,7 +52,11 @@ SELECT asked.id, asked.status_code, asked.record_remarks, t.queued, t.active, t.
   t.refused, t.open, t.split, asked.project_key, asked.job_type,
   asked.provenance_code = 'resource_pool' AND asked.status_code = 'REQUESTED' AND coalesce(asked.leased_until > now(), false),
   asked.result, asked.request_id, asked.created_at,
-  coalesce(asked.started_at, t.started_at), asked.finished_at, t.finished_at
+  coalesce(asked.started_at, t.started_at), asked.finished_at, t.finished_at,
+  (SELECT task.error FROM family f JOIN ing_task task ON task.schedule_instance_id = f.id
+   WHERE task.status_code = 'FAILED' AND task.replaced = 0
+   ORDER BY task.id DESC
+   LIMIT 1)
 FROM asked, tasks t, batches b";
 
 pub(crate) async fn progress(session: &Session, public_id: String) -> Result<Option<Progress>, Fail> {
@@ -82,6 +86,7 @@ pub(crate) async fn progress(session: &Session, public_id: String) -> Result<Opt
         tasks_split: sum(20)?,
         tasks_failed: sum(7)?,
         tasks_cancelled: sum(8)?,
+        fault: row.try_get::<_, Option<JsonText>>(30)?.map(|JsonText(text)| serde_json::from_str(&text)).transpose()?,
         batches: sum(9)?,
         inserted: sum(10)?,
         updated: sum(11)?,

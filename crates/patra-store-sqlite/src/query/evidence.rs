@@ -1,6 +1,6 @@
 //! What the ledger holds of a batch and of a plan, archived rows included.
 
-use patra_core::port::query::{Evidence, Lineage, RawKept};
+use patra_core::port::query::{BatchPage, Evidence, Lineage, RawKept};
 use patra_core::{PlanId, RunId, Ts};
 use rusqlite::{Connection, OptionalExtension, Params, params};
 use serde_json::Value;
@@ -57,16 +57,19 @@ SELECT run.* FROM ing_task task JOIN ing_task_run run ON run.task_id = task.id W
 
 // Where each of the plan's first batches is: in the ledger, or in the archive.
 const READ_BATCHES: &str = "
-SELECT batch.id, NULL FROM ing_task task JOIN ing_task_run_batch batch ON batch.task_id = task.id WHERE task.plan_id = ?1
+SELECT batch.id, NULL FROM ing_task task JOIN ing_task_run_batch batch ON batch.task_id = task.id
+WHERE task.plan_id = ?1 AND batch.id > ?2
 UNION ALL
-SELECT row_id, id FROM ing_archive INDEXED BY idx_archive_plan WHERE plan_id = ?1 AND kind_code = 'BATCH'
+SELECT row_id, id FROM ing_archive INDEXED BY idx_archive_plan
+WHERE plan_id = ?1 AND kind_code = 'BATCH' AND row_id > ?2
 ORDER BY 1
-LIMIT ?2";
+LIMIT ?3";
 
 const COUNT_BATCHES: &str = "
 SELECT
-  (SELECT count(*) FROM ing_task task JOIN ing_task_run_batch batch ON batch.task_id = task.id WHERE task.plan_id = ?1)
-  + (SELECT count(*) FROM ing_archive WHERE plan_id = ?1 AND kind_code = 'BATCH')";
+  (SELECT count(*) FROM ing_task task JOIN ing_task_run_batch batch ON batch.task_id = task.id
+   WHERE task.plan_id = ?1 AND batch.id > ?2)
+  + (SELECT count(*) FROM ing_archive WHERE plan_id = ?1 AND kind_code = 'BATCH' AND row_id > ?2)";
 
 const READ_BATCH_ID: &str = "SELECT * FROM ing_task_run_batch WHERE id = ?1";
 
@@ -126,12 +129,12 @@ pub(super) fn raw(db: &Connection, run: RunId, batch_no: u32, now: Ts) -> Result
     Ok(raw.optional()?)
 }
 
-pub(super) fn lineage(db: &Connection, plan: PlanId) -> Result<Option<Lineage>> {
+pub(super) fn lineage(db: &Connection, plan: PlanId, page: BatchPage) -> Result<Option<Lineage>> {
     let db = &*db.unchecked_transaction()?;
     let id = [plan.0];
     let Some(found) = rows(db, READ_PLAN, id)?.pop() else { return Ok(None) };
-    let batches = first_batches(db, plan)?;
-    let all: i64 = db.prepare_cached(COUNT_BATCHES)?.query_row(id, |row| row.get(0))?;
+    let batches = first_batches(db, plan, page)?;
+    let all: i64 = db.prepare_cached(COUNT_BATCHES)?.query_row([plan.0, page.after], |row| row.get(0))?;
     Ok(Some(Lineage {
         trigger: rows(db, READ_TRIGGER, id)?.pop().unwrap_or_default(),
         plan: found,
@@ -144,9 +147,10 @@ pub(super) fn lineage(db: &Connection, plan: PlanId) -> Result<Option<Lineage>> 
 }
 
 /// Without the digests: they are most of a row, and evidence has them.
-fn first_batches(db: &Connection, plan: PlanId) -> Result<Vec<Value>> {
+fn first_batches(db: &Connection, plan: PlanId, page: BatchPage) -> Result<Vec<Value>> {
     let mut statement = db.prepare_cached(READ_BATCHES)?;
-    let places = statement.query_map(params![plan.0, Lineage::MAX_BATCHES], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let asked = params![plan.0, page.after, page.limit.min(BatchPage::MAX)];
+    let places = statement.query_map(asked, |row| Ok((row.get(0)?, row.get(1)?)))?;
     let places: Vec<(i64, Option<i64>)> = places.collect::<rusqlite::Result<_>>()?;
     let mut batches = Vec::with_capacity(places.len());
     for (batch, archived) in places {

@@ -1,7 +1,7 @@
 //! Rows of one view. The statement is put together from the view's fixed names; values are only ever bound.
 
 use patra_core::Ts;
-use patra_core::port::query::{Cell, CellKind, Filter, Owner, Row, View};
+use patra_core::port::query::{Cell, CellKind, Condition, Filter, Owner, Row, View};
 use patra_core::tx::TxError;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
@@ -13,11 +13,9 @@ pub(super) fn read(db: &Connection, view: View, filter: &Filter) -> Result<Vec<R
     if filter.project_key.is_some() && view.owner().is_none() {
         return Ok(Vec::new());
     }
-    let columns: Vec<_> = conditions.iter().map(|(column, _)| *column).collect();
-    let sql = statement(view, &columns, filter.project_key.is_some(), filter.before_id.is_some());
-    let mut values: Vec<_> = conditions.into_iter().map(|(_, value)| bind(value)).collect();
+    let sql = statement(view, &conditions, filter.project_key.is_some());
+    let mut values: Vec<_> = conditions.into_iter().map(|condition| bind(condition.value)).collect();
     values.extend(filter.project_key.clone().map(Value::Text));
-    values.extend(filter.before_id.map(Value::Integer));
     values.push(Value::Integer(filter.effective_limit().into()));
 
     let mut statement = db.prepare_cached(&sql)?;
@@ -28,13 +26,10 @@ pub(super) fn read(db: &Connection, view: View, filter: &Filter) -> Result<Vec<R
 }
 
 /// Newest first, at most as many as the last parameter says.
-pub(crate) fn statement(view: View, conditions: &[&str], of_project: bool, before: bool) -> String {
+pub(crate) fn statement(view: View, conditions: &[Condition], of_project: bool) -> String {
     let columns: Vec<_> = view.columns().iter().map(|column| column.name).collect();
-    let mut wheres: Vec<_> = conditions.iter().map(|column| format!("{column} = ?")).collect();
+    let mut wheres: Vec<_> = conditions.iter().map(|Condition { column, is, .. }| format!("{column} {is} ?")).collect();
     wheres.extend(view.owner().filter(|_| of_project).map(|owner| belongs(view, owner)));
-    if before {
-        wheres.push("id < ?".to_owned());
-    }
     let wheres = if wheres.is_empty() { String::new() } else { format!(" WHERE {}", wheres.join(" AND ")) };
     format!("SELECT {} FROM {}{wheres} ORDER BY id DESC LIMIT ?", columns.join(", "), view.table())
 }

@@ -42,6 +42,17 @@ FROM ",
 GROUP BY task.status_code, task.replaced"
 );
 
+const READ_FAULT: &str = concat!(
+    "
+SELECT task.error
+FROM ",
+    family!(),
+    " family JOIN ing_task task ON task.schedule_instance_id = family.id
+WHERE task.status_code = 'FAILED' AND task.replaced = 0
+ORDER BY task.id DESC
+LIMIT 1"
+);
+
 const SUM_BATCHES: &str = concat!(
     "
 SELECT count(*), coalesce(sum(batch.inserted), 0), coalesce(sum(batch.updated), 0), coalesce(sum(batch.skipped), 0),
@@ -53,7 +64,8 @@ WHERE batch.status_code = 'SUCCEEDED'"
 );
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[READ_TRIGGER, COUNT_PARTITIONS, COUNT_OPEN, COUNT_TASKS, SUM_BATCHES];
+pub(super) const STATEMENTS: &[&str] =
+    &[READ_TRIGGER, COUNT_PARTITIONS, COUNT_OPEN, COUNT_TASKS, READ_FAULT, SUM_BATCHES];
 
 pub(super) fn read(db: &Connection, public_id: &str, now: Ts) -> Result<Option<Progress>> {
     // One snapshot for all: tasks and batches must agree.
@@ -91,6 +103,7 @@ fn read_trigger(db: &Connection, public_id: &str, now: Ts) -> Result<Option<Prog
             tasks_split: 0,
             tasks_failed: 0,
             tasks_cancelled: 0,
+            fault: None,
             batches: 0,
             inserted: 0,
             updated: 0,
@@ -132,6 +145,11 @@ fn count_tasks(db: &Connection, progress: &mut Progress) -> Result<()> {
             TaskStatus::Failed => progress.tasks_failed += count,
             TaskStatus::Cancelled => progress.tasks_cancelled += count,
         }
+    }
+    if progress.tasks_failed > 0 {
+        let fault: Option<String> =
+            db.prepare_cached(READ_FAULT)?.query_row([progress.instance.0], |row| row.get(0))?;
+        progress.fault = fault.as_deref().map(serde_json::from_str).transpose()?;
     }
     progress.started_at = progress.started_at.or(first);
     progress.finished_at = progress.finished_at.or(last.filter(|_| progress.is_finished()));

@@ -26,7 +26,7 @@ fn what_a_planner_does_moves_no_task() {
 // covers: ING-13.6-02
 #[test]
 fn what_reads_for_people_joins_no_two_large_tables() {
-    let lists = View::ALL.iter().map(|view| query::list_statement(*view, &[], true, true));
+    let lists = View::ALL.iter().map(|view| query::list_statement(*view, &[], true));
     for statement in lists {
         assert!(!statement.contains("JOIN"), "a list reads one table: {statement}");
     }

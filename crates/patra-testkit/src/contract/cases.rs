@@ -284,6 +284,7 @@ cases! {
         a_filter_keeps_what_meets_all_its_conditions,
         a_filter_that_the_view_does_not_know_is_refused,
         a_long_list_is_read_page_by_page,
+        a_list_can_be_of_a_span_of_time,
         progress_sums_up_the_work_of_a_trigger,
         keys_are_made_found_and_revoked,
         the_store_answers_a_ping,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::SourceId;
-use patra_core::port::query::{Cell, View};
+use patra_core::port::query::{BatchPage, Cell, View};
 use patra_core::port::source::{ItemFilter, RawItem};
 use patra_core::record::{Record, Stream};
 use patra_core::state::TaskStatus;
@@ -217,7 +217,7 @@ pub(super) async fn old_polls_are_forgotten_and_nothing_else(fx: Fixture) {
     assert_eq!(store.evidence(of_poll, 1).await, Ok(None));
     assert_eq!(store.progress(&format!("source-{}-0", ids[0])).await, Ok(None));
     assert!(store.raw(run, 1).await.expect("an answer").is_some(), "what is no poll stays");
-    assert!(store.lineage(plan.plan).await.expect("an answer").is_some());
+    assert!(store.lineage(plan.plan, BatchPage::default()).await.expect("an answer").is_some());
     // So do items, their links, and the sources with their polls that have not ended.
     assert_eq!((fx.rows(View::Items).await.len(), items(&fx, ask()).await.len()), (3, 2));
     assert_eq!((fx.state(ids[0]).await.fetch_count, fx.source(ids[0]).await.poll_count), (1, 2));

@@ -115,6 +115,7 @@ pub(super) async fn a_filter_that_the_view_does_not_know_is_refused(fx: Fixture)
         (View::Provenances, Filter { status: Some("READY".into()), ..Filter::default() }),
         (View::Endpoints, Filter { task: Some(1), ..Filter::default() }),
         (View::Jobs, Filter { run: Some(1), ..Filter::default() }),
+        (View::Gates, Filter { from: Some(Ts::from_secs(1)), ..Filter::default() }),
     ];
     for (view, filter) in refused {
         let answer = fx.subject.store.list(view, filter).await;
@@ -137,6 +138,22 @@ pub(super) async fn a_long_list_is_read_page_by_page(fx: Fixture) {
     assert_eq!(read, all);
 }
 
+// covers: POOL-99
+pub(super) async fn a_list_can_be_of_a_span_of_time(fx: Fixture) {
+    for job in ["a", "b", "c"] {
+        fx.fire(job).await;
+        fx.pass(Duration::from_millis(5)).await;
+    }
+    let jobs = fx.rows(View::Jobs).await;
+    let (third, second) = (time(&jobs.at(0, "created_at")), time(&jobs.at(1, "created_at")));
+    let ids =
+        async |from, to| fx.filtered(View::Jobs, Filter { from, to, ..Filter::default() }).await.texts("public_id");
+    assert_eq!(ids(Some(second), None).await, ["c", "b"]);
+    assert_eq!(ids(None, Some(third)).await, ["b", "a"]);
+    assert_eq!(ids(Some(second), Some(third)).await, ["b"]);
+    assert!(ids(Some(third), Some(third)).await.is_empty());
+}
+
 pub(super) async fn progress_sums_up_the_work_of_a_trigger(fx: Fixture) {
     world(&fx).await;
     fx.fire("other").await;
@@ -144,6 +161,9 @@ pub(super) async fn progress_sums_up_the_work_of_a_trigger(fx: Fixture) {
     assert_eq!(progress.remarks, None);
     assert_eq!((progress.tasks_queued, progress.tasks_active), (1, 0));
     assert_eq!((progress.tasks_succeeded, progress.tasks_failed, progress.tasks_partial), (1, 1, 0));
+    let failed = fx.filtered(View::Tasks, Filter { status: Some("FAILED".into()), ..Filter::default() }).await;
+    let Cell::Json(fault) = failed.at(0, "error") else { panic!("a failed task has an error") };
+    assert_eq!(progress.fault, serde_json::from_str(&fault).ok());
     assert_eq!((progress.batches, progress.inserted, progress.updated, progress.skipped), (2, 3, 1, 3));
     assert_eq!((progress.rejected, progress.retries, progress.throttled), (1, 4, 5));
     assert!(!progress.is_finished());

@@ -10,7 +10,7 @@ use std::time::Duration;
 use patra_core::port::Clock;
 use patra_core::port::board::{About, Counts, MAX_ROWS, TopError};
 use patra_core::port::pool::{PoolUrl, UrlFilter, UrlPage};
-use patra_core::port::query::{Cell, CellKind, Evidence, Filter, Lineage, Progress, Row, View};
+use patra_core::port::query::{BatchPage, Cell, CellKind, Evidence, Filter, Lineage, Progress, Row, View};
 use patra_core::project::Sight;
 use patra_core::tx::{Done, IdRange, Inventory, Tx, TxError, Wanted};
 use patra_core::{Ts, Window};
@@ -175,8 +175,14 @@ impl Twins {
             (slices.len(), tasks.len(), runs.len(), batches.len(), *batches_left_out)
         };
         for plan in &self.model.plans {
-            let expected = self.model.lineage(plan.id).expect("a plan of the model");
-            let got = self.subject.store.lineage(self.ids.plan(plan.id)).await.expect("an answer").expect("a plan");
+            let expected = self.model.lineage(plan.id, BatchPage::default()).expect("a plan of the model");
+            let got = self
+                .subject
+                .store
+                .lineage(self.ids.plan(plan.id), BatchPage::default())
+                .await
+                .expect("an answer")
+                .expect("a plan");
             assert_eq!(counts(&expected), counts(&got), "{place}: what came of plan {}", plan.id);
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::port::query::{Cell, View};
+use patra_core::port::query::{BatchPage, Cell, View};
 use patra_core::state::HoldKind;
 use patra_core::tx::{
     AdvanceCursor, Archive, Archived, Cause, CommitBatch, FireDue, Lease, PlanTarget, RecordAdvance, RecordExport,
@@ -216,12 +216,13 @@ pub(super) async fn a_batch_in_the_archive_is_read_back_too(fx: Fixture) {
     assert_eq!(fx.rows(View::Tasks).await.len(), 2);
 }
 
-// covers: ING-13.5-03
+// covers: ING-13.5-03, ING-14.7-07
 pub(super) async fn a_plan_is_told_with_all_that_came_of_it_archived_or_not(fx: Fixture) {
     let (leases, runs) = ended(&fx).await;
     fx.plan("other", &make::windows(20, 1)).await;
     let plan = leases[0].lineage.plan;
-    let tell = async || fx.subject.store.lineage(plan).await.expect("an answer").expect("the plan");
+    let tell =
+        async || fx.subject.store.lineage(plan, BatchPage::default()).await.expect("an answer").expect("the plan");
     let ids = |rows: &[serde_json::Value]| rows.iter().map(|row| row["id"].as_i64()).collect::<Vec<_>>();
     for round in ["in the ledger", "in the archive"] {
         let told = tell().await;
@@ -239,14 +240,27 @@ pub(super) async fn a_plan_is_told_with_all_that_came_of_it_archived_or_not(fx: 
         // One of the two goes first.
         archive(&fx, 1).await;
         assert_eq!(ids(&tell().await.batches), ids(&told.batches), "half and half");
+        // And page by page.
+        let (mut pages, mut after) = (Vec::new(), Some(0));
+        while let Some(last) = after {
+            let page = fx.subject.store.lineage(plan, BatchPage { after: last, limit: 1 }).await;
+            let page = page.expect("an answer").expect("the plan");
+            assert_eq!((page.batches.len(), page.tasks.len()), (1, told.tasks.len()));
+            pages.extend(ids(&page.batches));
+            assert_eq!(page.batches_left_out as usize, told.batches.len() - pages.len());
+            after = page.next_after();
+        }
+        assert_eq!(pages, ids(&told.batches));
         archive(&fx, 9).await;
     }
-    assert_eq!(fx.subject.store.lineage(PlanId(999_999)).await, Ok(None));
+    assert_eq!(fx.subject.store.lineage(PlanId(999_999), BatchPage::default()).await, Ok(None));
 }
 
 // covers: ING-7.1-02, ING-7.1-01
 pub(super) async fn a_trigger_is_told_in_the_words_of_schedulers_too(fx: Fixture) {
-    let tell = async |plan| fx.subject.store.lineage(plan).await.expect("an answer").expect("the plan").trigger;
+    let tell = async |plan| {
+        fx.subject.store.lineage(plan, BatchPage::default()).await.expect("an answer").expect("the plan").trigger
+    };
     let taken = fx.trigger("by hand").await;
     let part = make::part(&taken, 0, make::window(0, 30), &make::windows(0, 1));
     let plan = fx.ok(Arc::new(part)).await.plan;

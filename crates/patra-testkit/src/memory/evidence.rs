@@ -1,7 +1,7 @@
 //! Whole rows as JSON: what is known of a batch, and all that came of a plan.
 
 use patra_core::paging::Position;
-use patra_core::port::query::{Evidence, Lineage, RawKept, Row, View};
+use patra_core::port::query::{BatchPage, Evidence, Lineage, RawKept, Row, View};
 use patra_core::{InstanceId, PlanId, RunId, Ts};
 use serde_json::{Value, json};
 
@@ -32,12 +32,13 @@ impl MemStore {
         Some(RawKept { status: row.status, headers, body, expires_at: row.expires_at })
     }
 
-    pub fn lineage(&self, plan: PlanId) -> Option<Lineage> {
+    pub fn lineage(&self, plan: PlanId, page: BatchPage) -> Option<Lineage> {
         let row = self.plans.get(place(plan.0)).filter(|row| !self.forgotten.plans.contains(&row.id))?;
         let tasks = || self.tasks.iter().filter(|task| task.lineage.plan == plan);
         let runs = self.runs.iter().filter(|run| self.tasks[place(run.task.0)].lineage.plan == plan);
-        let batches: Vec<_> = self.batches.iter().filter(|batch| batch.lineage.plan == plan).collect();
-        let shown = batches.len().min(Lineage::MAX_BATCHES as usize);
+        let batches: Vec<_> =
+            self.batches.iter().filter(|batch| batch.lineage.plan == plan && batch.id.0 > page.after).collect();
+        let shown = batches.len().min(page.limit.min(BatchPage::MAX) as usize);
         let without_digests = |batch: &&Batch| {
             let mut row = self.batch_json(batch);
             if let Some(row) = row.as_object_mut() {

@@ -1,25 +1,35 @@
 //! The tables as lists.
 
-use patra_core::port::query::{Cell, Filter, Owner, Row, View};
+use patra_core::port::query::{Cell, Condition, Filter, Owner, Row, View};
 use patra_core::tx::TxError;
 
 use super::{MemStore, place, view};
+
+fn holds(view: View, row: &Row, Condition { column, is, value }: &Condition) -> bool {
+    let order = match (view.cell(row, column), value) {
+        (Some(Cell::Int(is)), Cell::Int(than)) => is.cmp(than),
+        (Some(Cell::Time(is)), Cell::Time(than)) => is.cmp(than),
+        (Some(Cell::Text(is)), Cell::Text(than)) => is.cmp(than),
+        _ => return false,
+    };
+    match *is {
+        "<" => order.is_lt(),
+        ">=" => order.is_ge(),
+        _ => order.is_eq(),
+    }
+}
 
 impl MemStore {
     /// Rows of one view, newest first.
     pub fn list(&self, view: View, filter: &Filter) -> Result<Vec<Row>, TxError> {
         let conditions = view.conditions(filter)?;
-        let column = |name| view.columns().iter().position(|column| column.name == name);
-        let conditions: Vec<_> =
-            conditions.into_iter().filter_map(|(name, cell)| Some((column(name)?, cell))).collect();
         if filter.project_key.is_some() && view.owner().is_none() {
             return Ok(Vec::new());
         }
         let mut rows = self.rows(view);
         rows.retain(|row| {
             let own = filter.project_key.as_deref().is_none_or(|project| self.is_of(view, row, project));
-            let older = filter.before_id.is_none_or(|before| matches!(row[0], Cell::Int(id) if id < before));
-            own && older && conditions.iter().all(|(at, cell)| row[*at] == *cell)
+            own && conditions.iter().all(|condition| holds(view, row, condition))
         });
         rows.reverse();
         rows.truncate(filter.effective_limit() as usize);

@@ -35,6 +35,7 @@ impl MemStore {
             tasks_split: 0,
             tasks_failed: 0,
             tasks_cancelled: 0,
+            fault: None,
             batches: 0,
             inserted: 0,
             updated: 0,
@@ -61,6 +62,9 @@ impl MemStore {
                 TaskStatus::Cancelled => &mut progress.tasks_cancelled,
             };
             *count += 1;
+            if task.status == TaskStatus::Failed && !task.replaced {
+                progress.fault = task.error.as_ref().and_then(|error| serde_json::to_value(error).ok());
+            }
         }
         let committed = |batch: &&super::Batch| {
             own(batch.lineage.instance) && batch.status == BatchStatus::Succeeded && !batch.archived

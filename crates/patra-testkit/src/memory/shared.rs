@@ -6,7 +6,7 @@ use patra_core::credential::Credential;
 use patra_core::port::credential::Ask;
 use patra_core::port::load::Load;
 use patra_core::port::query::{
-    Evidence, Filter, Key, Lineage, Progress, Queries, RawKept, Registered, Row, StoredVersion, View,
+    BatchPage, Evidence, Filter, Key, Lineage, Progress, Queries, RawKept, Registered, Row, StoredVersion, View,
 };
 use patra_core::port::{Boxed, Clock, Commands, Credentials};
 use patra_core::record::{Candidate, Stream};
@@ -91,8 +91,8 @@ impl Queries for SharedMem {
         ready(self.lock().kept(self.clock.now(), run, batch_no))
     }
 
-    fn lineage(&self, plan: PlanId) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
-        ready(self.lock().lineage(plan))
+    fn lineage(&self, plan: PlanId, batches: BatchPage) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
+        ready(self.lock().lineage(plan, batches))
     }
 
     fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {

@@ -156,6 +156,7 @@ pub(super) fn draft(trigger: &TriggerTaken, profile: &Profile, start: Ts, mutant
         c_max: u32::MAX,
         inventory: None,
         quota: None,
+        qps: 1.0,
         per_request: 0,
         degradations: Vec::new(),
         shape: Shape {

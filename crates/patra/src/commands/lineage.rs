@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use patra_core::PlanId;
 use patra_core::port::Queries;
-use patra_core::port::query::{Lineage, View};
+use patra_core::port::query::{BatchPage, Lineage, View};
 
 use crate::cli::{Global, Output};
 use crate::error::Error;
@@ -12,8 +12,15 @@ use crate::{output, store};
 
 pub(crate) async fn show(global: &Global, queries: &dyn Queries, plan: i64, batches: bool) -> Result<(), Error> {
     store::mine(global, queries, View::Plans, plan, &format!("plan {plan}")).await?;
-    let found = queries.lineage(PlanId(plan)).await?;
-    let lineage = found.ok_or_else(|| Error::not_found(format!("there is no plan {plan}")))?;
+    let page = |after| queries.lineage(PlanId(plan), BatchPage { after, ..BatchPage::default() });
+    let mut lineage = page(0).await?.ok_or_else(|| Error::not_found(format!("there is no plan {plan}")))?;
+    // Batches come page by page.
+    while let Some(after) = lineage.next_after()
+        && let Some(next) = page(after).await?
+    {
+        lineage.batches.extend(next.batches);
+        lineage.batches_left_out = next.batches_left_out;
+    }
     if global.output != Output::Table {
         return output::result(global.output, "", &json!(lineage));
     }
@@ -49,9 +56,6 @@ fn tree(lineage: &Lineage, batches: bool) -> Vec<String> {
                 }
             }
         }
-    }
-    if lineage.batches_left_out > 0 {
-        lines.push(format!("{} batches are not shown", lineage.batches_left_out));
     }
     lines
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use patra_core::hash::content_hash;
 use patra_core::port::CommandsExt as _;
@@ -124,17 +124,7 @@ async fn list(global: &Global, args: &ListUrls) -> Result<Exit, Error> {
             limit: args.page_size,
         })
         .await?;
-    let rows: Vec<_> = page
-        .items
-        .iter()
-        .map(|url| {
-            let source_ref: Value = serde_json::from_str(&url.source_ref).unwrap_or_default();
-            json!({
-                "id": url.id, "url": url.url, "domain": url.domain, "source": url.source, "source_ref": source_ref,
-                "scope": url.library, "created_at": url.created_at,
-            })
-        })
-        .collect();
+    let rows: Vec<_> = page.items.iter().map(|url| url.to_json(global.project.is_some())).collect();
     output::values(global.output, &rows)?;
     say(&format!("page {} of {}, {} URLs", args.page, page.total.div_ceil(args.page_size.into()), page.total));
     Ok(Exit::Ok)

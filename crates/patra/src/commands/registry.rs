@@ -18,7 +18,8 @@ pub(crate) async fn run(global: &Global, what: &GetRegistry) -> Result<Exit, Err
         GetRegistry::Spec(args) => spec(global, &*queries, args).await?,
         GetRegistry::Manifest { all: Some(folder), .. } => export(global, &*queries, folder).await?,
         GetRegistry::Manifest { provenance, .. } => {
-            let manifest = registry::manifest(&*queries, provenance.as_deref().unwrap_or_default()).await?;
+            let (project, code) = (global.project.as_deref(), provenance.as_deref().unwrap_or_default());
+            let manifest = registry::manifest(&*queries, project, code).await?;
             show(global, &manifest)?;
         }
         GetRegistry::Dictionary => dictionary(global, &*queries).await?,
@@ -33,7 +34,7 @@ async fn spec(global: &Global, queries: &dyn Queries, args: &GetSpec) -> Result<
         Error::usage(problems.to_string()).hint(format!("--set takes: {}", paths.join(", ")))
     })?;
     let asked = Asked {
-        project: None,
+        project: global.project.as_deref(),
         provenance: &args.provenance,
         endpoint: &args.endpoint,
         operation: args.operation,
@@ -70,7 +71,10 @@ async fn export(global: &Global, queries: &dyn Queries, folder: &Path) -> Result
     };
     std::fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
     for code in registry::codes(queries).await? {
-        let manifest = registry::manifest(queries, &code).await?;
+        let manifest = registry::manifest(queries, None, &code).await?;
+        if !registry::is_for(manifest.project.as_deref(), global.project.as_deref()) {
+            continue;
+        }
         // A code is a plain word. A damaged database must not choose where we write.
         if !code.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')) || code.starts_with('.') {
             return Err(Error::unexpected(format!("`{code}` is no name for a file")));

@@ -42,8 +42,7 @@ pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
     let store = opened.store;
     tweets::settle(global, &store, tweets::Part::Keeps).await?;
     let environment = Environment::read();
-    let tracking =
-        environment.get("POOL_REMOVE_TRACKING").map(|_| environment.flag("POOL_REMOVE_TRACKING").to_string());
+    let tracking = environment.flag("POOL_REMOVE_TRACKING")?.map(|removed| removed.to_string());
     settings::write(&*store, &store.settings().await?, [(pool::REMOVE_TRACKING, tracking)]).await?;
     introduce_types(&*store, &environment.intervals().0).await?;
     let engine = Arc::new(
@@ -101,7 +100,7 @@ async fn start_api(
     });
     let live = Some(engine.live());
     let environment = Environment::read();
-    let public_read = environment.flag("PATRA_PUBLIC_READ");
+    let public_read = environment.is_on("PATRA_PUBLIC_READ")?;
     let (crawler, lock_timeout) = (Some(engine.crawler()), environment.keeper()?.lock_timeout);
     let batch_size = environment.batch_size()?;
     let (clock, limits, metrics) = (Arc::new(SystemClock), Limits::default(), engine.metrics());

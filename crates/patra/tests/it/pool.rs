@@ -136,7 +136,7 @@ async fn urls_of_documents_are_found_once_and_stay() {
 }
 
 // covers: POOL-02, POOL-03, POOL-04, POOL-05, POOL-07, POOL-08, POOL-09, POOL-12, POOL-52, POOL-53, POOL-54, POOL-55,
-// covers: POOL-56, POOL-57, POOL-58, POOL-59, POOL-21, POOL-AC-03, POOL-AC-04, POOL-AC-05, POOL-AC-06, POOL-51
+// covers: POOL-56, POOL-57, POOL-58, POOL-59, POOL-21, POOL-AC-03, POOL-AC-04, POOL-AC-05, POOL-AC-06, POOL-51, POOL-08, POOL-126
 #[tokio::test(flavor = "multi_thread")]
 async fn a_projects_entry_covers_the_shared_one_and_nobody_sees_anothers() {
     everywhere(&Script::default(), &[], |desk| {
@@ -171,6 +171,18 @@ async fn a_projects_entry_covers_the_shared_one_and_nobody_sees_anothers() {
         assert_eq!(beyond["meta"]["pagination"], json!({ "page": 9, "page_size": 20, "total": 2, "total_pages": 1 }));
         let shared = desk.call("GET", &format!("{POOL}/urls?scope=shared"), None, None);
         assert_eq!(shared.status, 200, "the shared library needs no project: {}", shared.body);
+        // Whose document it was is told to who runs the house, and to no project, not even the finder.
+        let found_in =
+            |items: &Value| items.as_array().unwrap().iter().map(|url| url["source_ref"].clone()).collect::<Vec<_>>();
+        assert!(found_in(&shared.body["data"]["items"]).iter().all(|found| found["document_id"].is_number()));
+        for member in [&a, &b] {
+            assert_eq!(found_in(&member.urls("?scope=shared").0.into()), [json!({}), json!({})]);
+            assert!(
+                found_in(&member.urls("?scope=project").0.into()).iter().all(|found| found["document_id"].is_number())
+            );
+        }
+        let effective = b.urls("?domain=mine").0;
+        assert_eq!((&effective[0]["scope"], &effective[0]["source_ref"]), (&json!("shared"), &json!({})));
     });
 }
 

@@ -249,5 +249,21 @@ async fn a_manifest_may_be_for_one_project_alone() {
             two.desk.place.run(&args).status.success()
         };
         assert!(run("rich") && !run("poor"));
+        // Nor can it be looked at by those whom it is not for.
+        let folder = two.desk.place.folder.path().join("out");
+        let folder = folder.to_str().unwrap();
+        for args in [&["get", "manifest", "own"][..], &["get", "spec", "own", "records"]] {
+            let shown = |project: &str| two.desk.place.run(&[&["--project", project], args].concat());
+            assert!(shown("rich").status.success(), "{args:?}");
+            let refused = shown("poor");
+            let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+            assert!(!refused.status.success() && said.contains("no manifest is applied"), "{args:?}: {said}");
+            assert!(refused.stdout.is_empty(), "{args:?}");
+        }
+        let exported = |project: &str| {
+            let done = two.desk.place.run(&["--project", project, "get", "manifest", "--all", folder, "-o", "ndjson"]);
+            String::from_utf8(done.stdout).unwrap()
+        };
+        assert!(exported("rich").contains("own.yaml") && !exported("poor").contains("own.yaml"));
     }
 }

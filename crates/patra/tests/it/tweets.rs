@@ -206,6 +206,13 @@ async fn an_answer_without_a_list_is_one_users_trouble() {
         assert_eq!(odd["error_code"], "PARSE_ERROR");
         let again = scrape(desk, &json!({ "usernames": "odd", "limit": 20 }));
         assert_eq!((&again["status"], &again["error"]["retryable"]), (&json!("failed"), &json!(false)), "{again}");
+        // The same by the route of all jobs.
+        let job = desk.call("GET", &format!("/api/v1/jobs/{}", again["task_id"].as_str().unwrap()), None, None).body;
+        assert_eq!(
+            (&job["data"]["status"], &job["data"]["error"]["code"]),
+            (&json!("failed"), &json!("PARSE_ERROR")),
+            "{job}"
+        );
     });
 }
 

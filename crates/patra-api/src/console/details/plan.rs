@@ -7,7 +7,7 @@ use axum::response::Response;
 use serde_json::Value;
 
 use patra_core::PlanId;
-use patra_core::port::query::{Lineage, View};
+use patra_core::port::query::{BatchPage, Lineage, View};
 
 use super::{MOST_BATCHES, step, work};
 use crate::console::lists::{self, encoded, name, number, whole};
@@ -22,7 +22,7 @@ pub(in crate::console) async fn plan(Extension(visit): Extension<Visit>, id: Pat
     let page = async {
         let id = number(id)?;
         let row = lists::one(&visit, View::Plans, id).await?;
-        let lineage = visit.api.store.lineage(PlanId(id)).await?;
+        let lineage = visit.api.store.lineage(PlanId(id), BatchPage::default()).await?;
         let mut page = Page::new(name(View::Plans, &row)).under("Plans", "/plans").live();
         if let Some(job) = lineage.as_ref().and_then(|lineage| lineage.trigger["public_id"].as_str()) {
             page = page.under(format!("Job {job}"), format!("/jobs/{}", encoded(job)));

@@ -1,10 +1,10 @@
 //! The pool of cookies. Values come in and never go out.
 
+use axum::Extension;
 use axum::extract::Query;
 use axum::extract::State;
-use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::rejection::QueryRejection;
 use axum::response::Response;
-use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use patra_core::{Code, Ts};
 use patra_engine::cookies::{self, NewCookie};
 use patra_engine::crawler::{Behalf, Crawled, Trouble};
 
-use super::super::input::{PathText, path_text};
+use super::super::input::{Given, PathText, path_text};
 use super::{Reply, answered, crawler, maybe, no_store, text, wrong};
 use crate::Api;
 use crate::auth::require;
@@ -37,12 +37,12 @@ pub(in crate::routes) async fn store(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(granted): Extension<Scope>,
-    given: Result<Json<CookieBody>, JsonRejection>,
+    given: Given<CookieBody>,
 ) -> Response {
     let work = async {
         require(granted, Scope::Admin)?;
         // What the reader of JSON says of a wrong value repeats it.
-        let Json(new) = given.map_err(|_| {
+        let new = given.read().map_err(|_| {
             wrong("the body is no cookie: an object with cookie_name, platform, cookie_value, priority and daily_limit")
         })?;
         text("platform", &new.platform, 64)?;

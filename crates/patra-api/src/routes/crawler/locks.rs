@@ -1,9 +1,9 @@
 //! Named locks: conditional writes, so that orchestrators may do everything twice.
 
-use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::Extension;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::Response;
-use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -16,8 +16,8 @@ use patra_core::tx::{AcquireExecution, EndExecution, ExecutionAcquired, Executio
 use patra_engine::crawler::Trouble;
 use patra_engine::keeper;
 
-use super::super::input::{PathText, path_text};
-use super::{answered, body, maybe, no_store, text, wrong};
+use super::super::input::{Given, PathText, path_text};
+use super::{answered, maybe, no_store, text, wrong};
 use crate::Api;
 use crate::auth::Tenant;
 use crate::key::random_hex;
@@ -33,10 +33,10 @@ pub(in crate::routes) async fn acquire(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    given: Result<Json<AcquireBody>, JsonRejection>,
+    given: Given<AcquireBody>,
 ) -> Response {
     let work = async {
-        let AcquireBody { workflow_name } = body(given)?;
+        let AcquireBody { workflow_name } = given.read()?;
         text("workflow_name", &workflow_name, MAX_NAME)?;
         let random = random_hex::<6>().map_err(|_| Trouble::new(Code::InternalError, "there is no randomness"))?;
         let execution_id = execution_id(api.clock.now(), &random);
@@ -88,10 +88,10 @@ pub(in crate::routes) async fn heartbeat(
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
     execution: PathText,
-    given: Result<Json<CountsBody>, JsonRejection>,
+    given: Given<CountsBody>,
 ) -> Response {
     let work = async {
-        let (execution_id, counts) = (path_text(execution)?, body(given)?);
+        let (execution_id, counts) = (path_text(execution)?, given.read()?);
         counters(&counts)?;
         if counts.status.is_some() {
             return Err(wrong("a heartbeat has no status"));
@@ -113,10 +113,10 @@ pub(in crate::routes) async fn release(
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
     execution: PathText,
-    given: Result<Json<CountsBody>, JsonRejection>,
+    given: Given<CountsBody>,
 ) -> Response {
     let work = async {
-        let (execution_id, counts) = (path_text(execution)?, body(given)?);
+        let (execution_id, counts) = (path_text(execution)?, given.read()?);
         counters(&counts)?;
         let status = match counts.status.as_deref() {
             None | Some("completed") => ExecutionStatus::Completed,

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::Query;
 use axum::extract::State;
-use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::rejection::QueryRejection;
 use axum::response::Response;
-use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -21,9 +21,9 @@ use patra_core::tx::{
 use patra_core::{Code, Ts};
 use patra_engine::crawler::{Trouble, flow};
 
-use super::super::input::{PathText, path_text};
+use super::super::input::{Given, PathText, path_text};
 use super::locks::{ListParams, lost, no_execution, params};
-use super::{MAX_NOTE_ID, answered, body, few, maybe, no_store, text, wrong};
+use super::{MAX_NOTE_ID, answered, few, maybe, no_store, text, wrong};
 use crate::Api;
 use crate::auth::Tenant;
 use crate::request_id::RequestId;
@@ -55,10 +55,10 @@ pub(in crate::routes) async fn add_candidates(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    given: Result<Json<CandidatesBody>, JsonRejection>,
+    given: Given<CandidatesBody>,
 ) -> Response {
     let work = async {
-        let given = body(given)?;
+        let given = given.read()?;
         text("platform", &given.platform, 64)?;
         if given.items.is_empty() || given.items.len() > MAX_CANDIDATES {
             return Err(wrong(format!("items holds 1 to {MAX_CANDIDATES} notes, not {}", given.items.len())));
@@ -99,10 +99,10 @@ pub(in crate::routes) async fn claim(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    given: Result<Json<ClaimBody>, JsonRejection>,
+    given: Given<ClaimBody>,
 ) -> Response {
     let work = async {
-        let ClaimBody { execution_id, batch_size, platform } = body(given)?;
+        let ClaimBody { execution_id, batch_size, platform } = given.read()?;
         text("execution_id", &execution_id, MAX_NAME)?;
         maybe("platform", platform.as_deref(), 64)?;
         let limit = batch_size.unwrap_or(api.batch_size);
@@ -155,10 +155,10 @@ pub(in crate::routes) async fn fail(
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
     note_id: PathText,
-    given: Result<Json<FailBody>, JsonRejection>,
+    given: Given<FailBody>,
 ) -> Response {
     let work = async {
-        let (note_id, given) = (path_text(note_id)?, body(given)?);
+        let (note_id, given) = (path_text(note_id)?, given.read()?);
         text("platform", &given.platform, 64)?;
         text("execution_id", &given.execution_id, MAX_NAME)?;
         if !Code::ALL.iter().any(|code| code.as_str() == given.error_code) {
@@ -231,10 +231,10 @@ pub(in crate::routes) async fn requeue(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    given: Result<Json<RequeueBody>, JsonRejection>,
+    given: Given<RequeueBody>,
 ) -> Response {
     let work = async {
-        let RequeueBody { platform, note_id, source_keyword } = body(given)?;
+        let RequeueBody { platform, note_id, source_keyword } = given.read()?;
         text("platform", &platform, 64)?;
         maybe("note_id", note_id.as_deref(), MAX_NOTE_ID)?;
         maybe("source_keyword", source_keyword.as_deref(), MAX_NAME)?;
@@ -269,10 +269,10 @@ pub(in crate::routes) async fn write(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    given: Result<Json<NoteBody>, JsonRejection>,
+    given: Given<NoteBody>,
 ) -> Response {
     let work = async {
-        let NoteBody { record_info: record, crawl_result, exec_meta, .. } = body(given)?;
+        let NoteBody { record_info: record, crawl_result, exec_meta, .. } = given.read()?;
         text("note_id", &record.note_id, MAX_NOTE_ID)?;
         text("platform", &record.platform, 64)?;
         if let Some(crawler) = &api.crawler {

@@ -21,7 +21,7 @@ fn operations() -> Vec<Operation> {
 }
 
 /// A path that could be asked for: parameters are numbers, where words are not known.
-fn example(operation: &Operation) -> String {
+pub(super) fn example(operation: &Operation) -> String {
     let path = operation.path.replace("{level}", "plans").replace("{view}", "items");
     let words = path.split('/').map(|word| if word.starts_with('{') { "1" } else { word });
     words.collect::<Vec<_>>().join("/")

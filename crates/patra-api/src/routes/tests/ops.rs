@@ -70,7 +70,7 @@ async fn world(door: &Door) -> (i64, i64) {
     (leases[0].lineage.plan.0, failed.0)
 }
 
-// covers: ING-9.8-04, ING-14.3-06, ING-14.7-02, ING-14.7-03, ING-14.7-04, ING-14.7-05, ING-14.7-07
+// covers: ING-14.0-01, ING-9.8-04, ING-14.3-06, ING-14.7-02, ING-14.7-03, ING-14.7-04, ING-14.7-05, ING-14.7-07
 #[tokio::test]
 async fn a_failure_is_followed_from_the_overview_to_its_page() {
     let door = Door::new();
@@ -90,6 +90,25 @@ async fn a_failure_is_followed_from_the_overview_to_its_page() {
     assert_eq!((&failed["error"]["code"], &failed["stats"]["retryCount"]), (&"NETWORK_ERROR".into(), &4.into()));
     let read = lineage["batches"].as_array().unwrap().iter().find(|batch| batch["has_next"] == 1).unwrap();
     assert!(read["next_position"].is_object(), "{read}");
+    // Batches come page by page; those of the last page lead nowhere.
+    let mut ids = Vec::new();
+    let mut after = Some(0);
+    while let Some(last) = after {
+        let path = format!("/api/v1/ops/lineage/{plan}?limit=2&after_batch={last}");
+        let (status, text) = door.ask("GET", &path, Some(&key)).await;
+        assert_eq!(status, StatusCode::OK, "{path}: {text}");
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        let page = answer["data"]["batches"].as_array().unwrap();
+        assert!(page.len() <= 2);
+        ids.extend(page.iter().map(|batch| batch["id"].clone()));
+        after = answer["meta"]["next_after_batch"].as_i64();
+    }
+    let all: Vec<_> = lineage["batches"].as_array().unwrap().iter().map(|batch| batch["id"].clone()).collect();
+    assert_eq!(ids, all);
+    for wrong in ["limit=0", "limit=10001", "after=1"] {
+        let (status, _) = door.ask("GET", &format!("/api/v1/ops/lineage/{plan}?{wrong}"), Some(&key)).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{wrong}");
+    }
     let statuses = door.told(&key, &format!("/api/v1/ops/runs/{run}/statuses")).await;
     assert_eq!(statuses["items"].to_string(), r#"[{"batches":1,"status":0},{"batches":1,"status":200}]"#);
 

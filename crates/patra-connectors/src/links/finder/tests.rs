@@ -33,6 +33,11 @@ fn links_come_once_in_the_order_of_their_first_finding() {
 fn only_http_and_https_count_and_the_sentence_is_no_part_of_them() {
     check("ftp://a.example/ mailto:a@b.example www.a.example //a.example git+https://a.example/", &[]);
     check("(see “https://a.example/x”, or http://b.example/y!)", &["https://a.example/x", "http://b.example/y"]);
+    check(
+        "https://a.example/?b='c' 'https://a.example/d', https://a.example/e'.",
+        &["https://a.example/?b=%27c%27", "https://a.example/d", "https://a.example/e"],
+    );
+    check("https://a.example/?b='c','d'.", &["https://a.example/?b=%27c%27,%27d%27"]);
     check("https://a.example/x_(y)) https://a.example/z]", &["https://a.example/x_(y)", "https://a.example/z"]);
 }
 

@@ -306,3 +306,17 @@ fn one_bad_tweet_costs_no_other() {
     assert_eq!(tweet.tweet_id, "1890000000000000001", "an id that is a number stays whole");
     assert_eq!((counts.view_count, counts.like_count, counts.reply_count), (Some(12), None, None));
 }
+
+// covers: TWEET-26
+#[test]
+fn ids_that_come_as_numbers_keep_all_their_digits() {
+    let text = r#"{"tweets":[{"id":123456789012345678901234567890,"text":"a","createdAt":"2026-02-06T09:31:48Z",
+        "author":{"id":98765432109876543210987,"userName":"alice"},"isReply":true,"inReplyToId":100000000000000000000001}]}"#;
+    let found = read(text).unwrap();
+    assert_eq!(found[0].id.as_deref(), Some("123456789012345678901234567890"));
+    let fields = serde_json::to_value(found[0].read.as_ref().unwrap()).unwrap();
+    assert_eq!(
+        (&fields["tweet_id"], &fields["referenced_tweet_id"], &fields["author_username"]),
+        (&json!("123456789012345678901234567890"), &json!("100000000000000000000001"), &json!("alice"))
+    );
+}

@@ -29,6 +29,8 @@ pub struct Draft {
     pub inventory: Option<u32>,
     /// What the requests of the plan count for, where a quota is declared (ING-4.10-20).
     pub quota: Option<Quota>,
+    /// Requests in a second that the manifest allows, for the record.
+    pub qps: f64,
     /// Records that one request brings at most; 0 when nobody knows.
     pub per_request: u32,
     /// The credential that the tasks use, by reference (ING-3.10-03).
@@ -144,6 +146,7 @@ impl Draft {
                 "maxRequests": budget.max_requests,
                 "maxDurationSec": budget.max_duration_secs,
                 "priority": priority,
+                "qps": self.qps,
             },
             "totalEstimated": part.estimate,
             "sliceCount": part.slice_count,

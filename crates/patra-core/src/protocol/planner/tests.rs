@@ -77,6 +77,7 @@ fn draft(trigger: &TriggerTaken) -> Draft {
         c_max: 4,
         inventory: None,
         quota: None,
+        qps: 5.0,
         per_request: 0,
         shape: Shape {
             project_key: "default".into(),

@@ -28,7 +28,8 @@ pub(super) fn environment(environment: &Environment, report: &mut Report) {
     }
     let listen = environment.get("PATRA_LISTEN").and_then(|text| text.trim().parse::<SocketAddr>().ok());
     let open = listen.is_some_and(|address| !address.ip().is_loopback());
-    if environment.flag("PATRA_PUBLIC_READ") {
+    let is_on = |name| environment.is_on(name).unwrap_or(false);
+    if is_on("PATRA_PUBLIC_READ") {
         let level = if open { Level::High } else { Level::Medium };
         let hint = "leave it unset, and give readers a key: `patra key create NAME --scope read`";
         report.add(level, "authentication", "PATRA_PUBLIC_READ", "what is collected can be read without a key", hint);
@@ -37,7 +38,7 @@ pub(super) fn environment(environment: &Environment, report: &mut Report) {
         let hint = "listen on 127.0.0.1 behind a proxy that speaks TLS, unless the network is your own";
         report.add(Level::Medium, "listen", "PATRA_LISTEN", "the API listens beyond this machine, without TLS", hint);
     }
-    if environment.flag("PATRA_MIGRATE_WITHOUT_BACKUP") {
+    if is_on("PATRA_MIGRATE_WITHOUT_BACKUP") {
         let hint = "unset it once the migration is done";
         report.add(
             Level::Medium,

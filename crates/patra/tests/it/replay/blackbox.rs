@@ -20,7 +20,7 @@ fn export(place: &Place, batch: &Value, options: &[&str]) -> (String, Value) {
     (text, package)
 }
 
-// covers: ING-DOD-25, ING-14.9-01, ING-14.9-02, ING-14.9-03, ING-14.9-04, ING-14.9-05, ING-14.9-06, ING-14.10-04, G-14
+// covers: ING-DOD-25, ING-14.11-04, ING-14.9-01, ING-14.9-02, ING-14.9-03, ING-14.9-04, ING-14.9-05, ING-14.9-06, ING-14.10-04, G-14
 #[tokio::test(flavor = "multi_thread")]
 async fn a_package_holds_all_evidence_is_on_record_and_replays_in_an_empty_place() {
     both(|place| {
@@ -55,6 +55,8 @@ async fn a_package_holds_all_evidence_is_on_record_and_replays_in_an_empty_place
         let event = &package["cursor"][0];
         assert!(!event["new_value"].is_null() && event["run_id"] == package["keys"]["runId"], "{package}");
 
+        let at = |member: &str| package["export"][member].as_str().unwrap().parse::<patra_core::Ts>().unwrap();
+        assert_eq!(at("expiresAt").since(at("createdAt")).as_secs(), 7 * 86_400);
         let exports = place.list(&["exports"]);
         assert_eq!(exports.len(), 1);
         assert_eq!((&exports[0]["created_by"], &exports[0]["reason"]), (&"ann".into(), &"ticket 7".into()));
@@ -84,7 +86,7 @@ async fn a_package_holds_all_evidence_is_on_record_and_replays_in_an_empty_place
     });
 }
 
-// covers: ING-DOD-25
+// covers: ING-DOD-25, ING-14.0-01
 #[tokio::test(flavor = "multi_thread")]
 async fn the_black_box_of_a_failed_batch_tells_why_and_fails_again_elsewhere() {
     let place = Place::sqlite();

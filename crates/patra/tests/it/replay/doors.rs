@@ -61,7 +61,7 @@ async fn an_export_by_http_is_signed_and_names_the_key_and_a_failed_task_is_driv
     assert!(by.starts_with("key ") && serving.key.contains(&by[4..]), "{by}");
     let file = place.file("package.json", &answer["data"].to_string());
     code(&place.run(&["blackbox", "show", &file]), 0);
-    assert_eq!(http(&format!("{at}/blackbox"), admin, Some("{}")).0, 422, "a reason is needed");
+    assert_eq!(http(&format!("{at}/blackbox"), admin, Some("{}")).0, 400, "a reason is needed");
     assert_eq!(http(&format!("{base}/exports"), admin, None).1["data"]["items"][0]["reason"], "why");
 
     server.script().update(|script| script.require_header = None);

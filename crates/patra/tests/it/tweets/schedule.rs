@@ -77,10 +77,32 @@ fn a_schedule_that_makes_no_sense_is_refused() {
         (vec![("SCRAPER_CRON", "often")], "expected 5 fields"),
         (vec![("SCRAPER_CRON", "CRON_TZ=Mars/Base 0 6 * * *")], "there is no zone \"Mars/Base\""),
         (vec![("SCRAPER_CRON", "0 6 * * *"), ("SCRAPER_INTERVAL", "3600")], "both set"),
+        (vec![("SCRAPER_ENABLED", "maybe")], "SCRAPER_ENABLED is \"maybe\": expected true"),
+        (vec![("TWITTER_BASE_URL", "notaurl")], "TWITTER_BASE_URL is \"notaurl\": expected an address"),
     ] {
         let output = place.patra().args(["collect"]).envs(settings).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(78) && said.contains(reason), "{said}");
+    }
+}
+
+// covers: TWEET-115
+#[test]
+fn why_nobody_is_collected_is_said_at_the_start() {
+    for (settings, reason) in [
+        (vec![("SCRAPER_USERNAMES", "alice")], Some("no API key for TwitterAPI.io is configured")),
+        (vec![("TWITTER_API_KEY", "k"), ("SCRAPER_ENABLED", "no")], Some("switched off by SCRAPER_ENABLED")),
+        (vec![("TWITTER_API_KEY", "k")], Some("nobody is followed")),
+        // By the clock, so that nobody is asked for now.
+        (vec![("TWITTER_API_KEY", "k"), ("SCRAPER_USERNAMES", "alice"), ("SCRAPER_CRON", "0 0 1 1 *")], None),
+        (vec![], None),
+    ] {
+        let place = Place::sqlite();
+        let output = place.patra().arg("collect").env("RUST_LOG", "warn").envs(settings.clone()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let told = said.lines().find(|line| line.contains("scheduled scraping of tweets is off"));
+        assert_eq!(told.is_some(), reason.is_some(), "{settings:?}: {said}");
+        assert!(reason.is_none_or(|reason| told.unwrap().contains(reason)), "{settings:?}: {said}");
     }
 }
 

@@ -11,7 +11,7 @@ fn the_first_plan_goes_from_the_initial_time_to_the_safety_barrier_in_whole_seco
     assert_eq!((save.origin, save.epoch, save.complete), (Some(at(100)), 0, true));
 }
 
-// covers: ING-3.3-05, ING-3.6-02, ING-3.10-01, ING-3.10-03, ING-8.1-01, ING-8.1-02, ING-8.1-05
+// covers: ING-3.3-05, ING-3.6-02, ING-3.10-01, ING-3.10-03, ING-8.1-01, ING-8.1-02, ING-8.1-05, ING-14.3-07
 #[test]
 fn a_plan_says_what_it_was_made_from_and_its_tasks_carry_the_params() {
     let save = plan(trigger(), &fresh());
@@ -19,7 +19,8 @@ fn a_plan_says_what_it_was_made_from_and_its_tasks_carry_the_params() {
     assert_eq!(remarks["labels"]["hash"], "s");
     assert_eq!(remarks["warnings"][0], "no total");
     assert_eq!((&remarks["partition"]["user"], &remarks["params"]["lang"]), (&json!("7"), &json!("en")));
-    assert_eq!(remarks["budget"], json!({ "maxRequests": 800, "maxDurationSec": 900, "priority": 100 }));
+    assert_eq!(remarks["budget"], json!({ "maxRequests": 800, "maxDurationSec": 900, "priority": 100, "qps": 5.0 }));
+    assert!(["totalEstimated", "sliceCount", "window", "degradation"].iter().all(|name| remarks.get(name).is_some()));
     assert_eq!(new_plan(&save).snapshot_hash, "s");
     assert_eq!(save.credential, Some(CredentialId(3)));
     for slice in &save.slices {
