@@ -1,8 +1,7 @@
 //! One attempt at a task: open the run, read page after page, commit each, close the run, move the cursor.
 //!
-//! While pages are being committed the next may be on their way: the reader is at most [`Options::lookahead`] pages ahead
-//! of the ledger, fewer where they are large, so memory is bounded and a crash repeats little. Commits of one run go in
-//! order, one at a time; what was read meanwhile is committed together.
+//! While page n is being committed, page n+1 may be on its way: the reader is at most [`Options::lookahead`] pages ahead
+//! of the ledger, so memory is bounded and a crash repeats little. Commits of one run go in order, one at a time.
 //!
 //! ```text
 //! Starting ─► Preparing ─► Paging ─► Ending ─► Advancing ─► Over
@@ -14,7 +13,6 @@
 mod details;
 mod ended;
 mod fuse;
-mod ledger;
 mod limit;
 mod options;
 mod order;
@@ -135,10 +133,7 @@ pub struct Run {
     reader: Reader,
     /// Read, waiting for their commit.
     queue: VecDeque<Arc<CommitBatch>>,
-    /// How many pages are on their way to the store.
-    committing: usize,
-    /// A group of pages was refused: from now on each comes alone, so that only the one at fault is lost.
-    singly: bool,
+    committing: bool,
     /// How the run is to end once everything read is committed.
     verdict: Option<Verdict>,
     stopping: Option<&'static str>,
@@ -199,8 +194,7 @@ impl Run {
             stats: RunStats::default(),
             reader: Reader::default(),
             queue: VecDeque::new(),
-            committing: 0,
-            singly: false,
+            committing: false,
             verdict: None,
             stopping: None,
             lost: false,
@@ -279,10 +273,7 @@ impl Run {
                 let wait = STORE_RETRY.delay(tries + 1, &mut self.rng);
                 self.store = StoreSlot::Retry { tx, tries: tries + 1, at: now + wait };
             }
-            answer => match (answer, tx) {
-                (Err(_), Tx::CommitBatches(batches)) => self.commit_singly(&batches, wants),
-                (answer, _) => self.on_answer(answer, wants),
-            },
+            answer => self.on_answer(answer, wants),
         }
     }
 
@@ -295,10 +286,14 @@ impl Run {
                 wants.push(Want::Prepare { snapshot_hash });
             }
             (Stage::Starting, Ok(Done::StartRun(RunStarted::Cancelled))) => self.finish(Outcome::Cancelled, wants),
-            (Stage::Paging(_), Ok(done)) if !done.committed().is_empty() => self.on_committed(done.committed(), wants),
+            (Stage::Paging(_), Ok(Done::CommitBatch(done))) => {
+                self.committing = false;
+                self.stats.add(&done.stats);
+                self.proceed(wants);
+            }
             // The store will never take this page: keep what is committed, fail the task, tell why.
             (Stage::Paging(_), Err(error)) => {
-                self.committing = 0;
+                self.committing = false;
                 self.queue.clear();
                 self.reader.halt();
                 self.reader.track.give_up();
@@ -404,14 +399,19 @@ impl Run {
 
     /// Commits the next page, reads the next page, or closes the run: whatever is possible now.
     fn proceed(&mut self, wants: &mut Vec<Want>) {
-        self.send_pages(wants);
-        let uncommitted = self.queue.len() + self.committing;
+        if !self.committing
+            && let Some(batch) = self.queue.pop_front()
+        {
+            self.committing = true;
+            self.send(batch.into(), wants);
+        }
+        let uncommitted = self.queue.len() + usize::from(self.committing);
         match &self.verdict {
             None if self.awaits_news && uncommitted == 0 => self.on_news(wants),
             None if self.awaits_news => {}
             None if self.reader.wants_ids() && uncommitted == 0 => self.ask_for_ids(wants),
             None if self.reader.wants_ids() => {}
-            None if self.may_read_on(uncommitted) && self.reader.may_ask() => wants.push(self.reader.permit()),
+            None if uncommitted <= self.options.lookahead && self.reader.may_ask() => wants.push(self.reader.permit()),
             Some(_) if uncommitted == 0 => self.close(wants),
             _ => {}
         }

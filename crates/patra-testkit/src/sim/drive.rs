@@ -1,12 +1,11 @@
 //! Between the machines and the world: what a machine wants is done or sent, what comes back is given to it. This is
 //! what the engine's shell does, with a heap in place of sockets.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::protocol::run::{Fetch, Got, Refusal, Run, Want};
 use patra_core::protocol::{executor, planner};
-use patra_core::tx::{BatchCommitted, Captured, CommitBatch, Done, RunStarted, Tx, TxError};
+use patra_core::tx::{BatchCommitted, Captured, Done, RunStarted, Tx, TxError};
 use patra_core::{Code, Fault, Level, Ts, Window};
 
 use super::Mutant;
@@ -238,7 +237,7 @@ impl World {
                         Some(active) if active.partition.is_some() => self.partition_policy.as_ref(),
                         _ => None,
                     };
-                    let policy = Arc::clone(policy.unwrap_or(&self.policy));
+                    let policy = std::sync::Arc::clone(policy.unwrap_or(&self.policy));
                     self.tell_run(process, number, Got::Prepared(Ok(policy)));
                 }
                 Want::Permit { .. } => {
@@ -390,14 +389,6 @@ impl World {
                     let (batch, stats) = (patra_core::BatchId(0), op.stats);
                     let captured = Captured::None;
                     *result = Ok(Done::CommitBatch(BatchCommitted { batch, stats, replayed: false, captured }));
-                }
-            }
-            (Some(Mutant::UnknownIsDone), Tx::CommitBatches(ops)) => {
-                if matches!(result, Err(TxError::Unknown(_))) {
-                    let (batch, captured) = (patra_core::BatchId(0), Captured::None);
-                    let done =
-                        |op: &Arc<CommitBatch>| BatchCommitted { batch, stats: op.stats, replayed: false, captured };
-                    *result = Ok(Done::CommitBatches(ops.iter().map(done).collect()));
                 }
             }
             (Some(mutant), Tx::StartRun(op)) => {

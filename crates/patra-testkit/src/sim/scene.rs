@@ -126,7 +126,7 @@ fn shape() -> Shape {
 pub(super) fn run_options(profile: &Profile, mutant: Option<Mutant>) -> run::Options {
     run::Options {
         inline_wait: Duration::from_secs(6),
-        lookahead: if mutant == Some(Mutant::ReadsFarAhead) { 12 } else { 3 },
+        lookahead: if mutant == Some(Mutant::ReadsFarAhead) { 6 } else { 1 },
         max_attempts: profile.attempts,
         max_throttles: 4,
         tell: false,
