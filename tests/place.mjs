@@ -1,6 +1,6 @@
 // What tests in JavaScript share: a folder of their own, the programs, and servers that end with the test.
 import { spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync, openSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
@@ -66,6 +66,14 @@ export class Place {
         resolve(ready(text.split('\n')[0]));
       });
     });
+  }
+
+  /** Ends the servers; `keep` leaves their logs. */
+  async stop(keep) {
+    for (const child of this.children) if (child.exitCode === null) child.kill();
+    await Promise.all(this.children.map((child) => child.exitCode !== null || child.signalCode !== null || new Promise((resolve) => { child.once('exit', resolve); })));
+    if (keep) console.log(`logs are in ${this.folder}`);
+    else rmSync(this.folder, { recursive: true, force: true });
   }
 
   async until(condition) {

@@ -35,7 +35,7 @@ try {
   console.log(`screenshots are in ${shots}`);
 } finally {
   await browser?.close();
-  rig.stop();
+  await rig.stop();
 }
 
 async function entered(options) {

@@ -1,6 +1,4 @@
 // A Patra that collects from a scripted far side: one source that is well, and one with a fault of each level.
-import { rmSync } from 'node:fs';
-
 import { Place, freePort } from '../place.mjs';
 
 /** Nothing here takes so long: whoever does hangs. */
@@ -71,10 +69,5 @@ export class Rig extends Place {
     const answer = await fetch(this.url + at, { method, headers, body: body && JSON.stringify(body) });
     if (!answer.ok) throw new Error(`${method} ${at}: ${answer.status} ${await answer.text()}`);
     return answer.json();
-  }
-
-  stop() {
-    for (const child of this.children) child.kill('SIGTERM');
-    rmSync(this.folder, { recursive: true, force: true });
   }
 }

@@ -1,6 +1,6 @@
 // What a live run needs: a scripted platform, a Patra that crawls it, n8n, and somebody between the two who writes down every call.
 import { spawn } from 'node:child_process';
-import { readFileSync, rmSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import http from 'node:http';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -155,9 +155,6 @@ export class Rig extends Place {
 
   async stop(keep) {
     this.proxy?.close();
-    for (const child of this.children) if (child.exitCode === null) child.kill();
-    await Promise.all(this.children.map((child) => child.exitCode !== null || child.signalCode !== null || new Promise((resolve) => { child.once('exit', resolve); })));
-    if (keep) console.log(`logs are in ${this.folder}`);
-    else rmSync(this.folder, { recursive: true, force: true });
+    await super.stop(keep);
   }
 }

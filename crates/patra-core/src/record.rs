@@ -80,8 +80,8 @@ pub struct Stream {
     pub kind: String,
 }
 
-/// Leaves one record per key, the newest, sorted by key: one statement must not meet a key twice, and equal order in all
-/// writers rules out deadlocks. Returns how many were dropped.
+/// Leaves one record per key, the newest, sorted by key: one statement must not meet a key twice, and equal order
+/// rules out deadlocks between single pages. Returns how many were dropped.
 pub fn deduplicate(records: &mut Vec<Record>) -> usize {
     let before = records.len();
     // Stable, newest first within a key; the first one of equals stays.

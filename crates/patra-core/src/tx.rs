@@ -75,6 +75,7 @@ pub use source::{
 };
 pub use task::{Claim, Claimed, Lease, LeaseRef, Lineage, Renew, Renewed, Sweep, Swept};
 
+use std::slice;
 use std::sync::Arc;
 
 /// Why a transaction has no answer.
@@ -153,6 +154,28 @@ macro_rules! operations {
     };
 }
 
+impl Tx {
+    /// The pages that it commits.
+    pub fn pages(&self) -> &[Arc<CommitBatch>] {
+        match self {
+            Tx::CommitBatch(page) => slice::from_ref(page),
+            Tx::CommitBatches(pages) => pages,
+            _ => &[],
+        }
+    }
+}
+
+impl Done {
+    /// What became of the pages that it committed.
+    pub fn committed(&self) -> &[BatchCommitted] {
+        match self {
+            Done::CommitBatch(page) => slice::from_ref(page),
+            Done::CommitBatches(pages) => pages,
+            _ => &[],
+        }
+    }
+}
+
 operations! {
     /// Puts a manifest into the registry.
     ApplyProvenance(ApplyProvenance) => Applied,
@@ -186,6 +209,8 @@ operations! {
     StartRun(StartRun) => RunStarted,
     /// Ledger row, records and quarantine of one page.
     CommitBatch(Arc<CommitBatch>) => BatchCommitted,
+    /// The same of several pages of one run, in their order: all of them or none.
+    CommitBatches(Arc<[Arc<CommitBatch>]>) => Vec<BatchCommitted>,
     /// Closes a run and decides the task's next state.
     EndRun(Arc<EndRun>) => RunEnded,
     /// Appends the cursor event for the completed prefix.

@@ -132,7 +132,11 @@ impl Metrics {
         };
         match done {
             Done::SavePlan(saved) => hits("task", saved.existing.into(), saved.created.into()),
-            Done::CommitBatch(done) => hits("batch", done.replayed.into(), (!done.replayed).into()),
+            Done::CommitBatch(_) | Done::CommitBatches(_) => {
+                let pages = done.committed();
+                let old = pages.iter().filter(|page| page.replayed).count() as u64;
+                hits("batch", old, pages.len() as u64 - old);
+            }
             // The value follows in a transaction of its own.
             Done::RecordAdvance(advance) if advance.target.is_some() && advance.target != advance.value => {
                 self.families.advances.get_or_create(&Directed { direction: advance.direction.as_str() }).inc();

@@ -18,7 +18,7 @@ use patra_core::params::{self, Params};
 use patra_core::port::Boxed;
 use patra_core::protocol::run::{Ended, Got, Outcome, Page, Refusal, Run, Want};
 use patra_core::rng::Rng;
-use patra_core::tx::{Captured, Done, Inventory, Lease, Tx, TxError, job_type};
+use patra_core::tx::{Captured, Done, Inventory, Lease, TxError, job_type};
 use patra_core::{Code, Level, Ts, Window};
 
 use crate::crash;
@@ -94,8 +94,8 @@ struct Runner {
 
 enum Event {
     Got(Got),
-    /// The store's answer, how long it took, and the batch that it is about.
-    Stored(Result<Done, TxError>, Duration, Option<u32>),
+    /// The store's answer, how long it took, and the batches that it is about.
+    Stored(Result<Done, TxError>, Duration, Vec<u32>),
     Permitted(Result<Token, (Why, Ts)>, Advice),
     /// What left has been answered.
     Fetched(Departure, Result<Box<Page>, Box<Refusal>>),
@@ -137,8 +137,8 @@ impl Runner {
             let now = self.now();
             match event {
                 Some(Event::Got(got)) => self.machine.on(now, got, &mut wants),
-                Some(Event::Stored(answer, took, batch_no)) => {
-                    self.tell_stored(&answer, took, batch_no);
+                Some(Event::Stored(answer, took, pages)) => {
+                    self.tell_stored(&answer, took, &pages);
                     self.machine.on(now, Got::Tx(answer), &mut wants);
                 }
                 Some(Event::Permitted(permitted, advice)) => {
@@ -170,21 +170,24 @@ impl Runner {
                 Want::Tx(tx) => {
                     let shared = Arc::clone(&self.shared);
                     let job_type = Arc::clone(&self.job_type);
-                    let batch_no = if let Tx::CommitBatch(batch) = &tx { Some(batch.batch_no) } else { None };
-                    let span = self.batch(batch_no);
+                    let pages: Vec<_> = tx.pages().iter().map(|page| page.batch_no).collect();
+                    let span = self.batch(pages.first().copied());
                     let step = async move {
                         let sent = shared.ports.clock.steady();
-                        let answer = crash::around("run", tx.name(), || shared.ports.store.execute(tx)).await;
+                        // Pages die the same death, alone or together.
+                        let name = if pages.is_empty() { tx.name() } else { "CommitBatch" };
+                        let answer = crash::around("run", name, || shared.ports.store.execute(tx)).await;
                         let now = shared.ports.clock.steady();
-                        if batch_no.is_some() {
-                            shared.wards.on_commit(now, now.since(sent));
-                        }
-                        if let Ok(Done::CommitBatch(done)) = &answer
-                            && done.captured == Captured::Failed
+                        if let Ok(each) = u32::try_from(pages.len())
+                            && each > 0
                         {
+                            shared.wards.on_commit(now, now.since(sent) / each);
+                        }
+                        let committed = answer.as_ref().map(Done::committed).unwrap_or_default();
+                        for _ in committed.iter().filter(|page| page.captured == Captured::Failed) {
                             shared.capture.failed(&job_type, "the store refused them");
                         }
-                        Event::Stored(answer, now.since(sent), batch_no)
+                        Event::Stored(answer, now.since(sent), pages)
                     };
                     self.in_flight.push(Box::pin(step.instrument(span)));
                 }
@@ -402,27 +405,25 @@ impl Runner {
         RunEvent::Answered { lease: self.machine.lease(), answer: answer_of(result) }.emit(&self.shared);
     }
 
-    fn tell_stored(&mut self, answer: &Result<Done, TxError>, stored_in: Duration, batch_no: Option<u32>) {
-        let span = self.batch(batch_no);
-        let _entered = span.enter();
+    fn tell_stored(&mut self, answer: &Result<Done, TxError>, stored_in: Duration, pages: &[u32]) {
         if let Ok(done) = answer {
             self.shared.metrics.stored(done);
+            for (page, done) in pages.iter().zip(done.committed()) {
+                let span = self.batches.remove(page).unwrap_or_else(Span::current);
+                spans::committed(&span, done);
+                let event = RunEvent::Committed { lease: self.machine.lease(), stats: &done.stats, stored_in };
+                span.in_scope(|| event.emit(&self.shared));
+            }
         }
+        let span = self.batch(pages.first().copied());
+        let _entered = span.enter();
         match answer {
             Ok(Done::StartRun(started)) => spans::started(&span, started),
-            Ok(Done::CommitBatch(done)) => {
-                spans::committed(&span, done);
-                self.batches.retain(|no, _| Some(*no) != batch_no);
+            Err(error) if error.is_transient() => {
+                RunEvent::StoreFailed { lease: self.machine.lease(), error }.emit(&self.shared);
             }
             _ => {}
         }
-        let lease = self.machine.lease();
-        let event = match answer {
-            Ok(Done::CommitBatch(done)) => RunEvent::Committed { lease, stats: &done.stats, stored_in },
-            Err(error) if error.is_transient() => RunEvent::StoreFailed { lease, error },
-            _ => return,
-        };
-        event.emit(&self.shared);
     }
 
     fn now(&self) -> Ts {

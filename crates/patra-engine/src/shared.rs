@@ -82,7 +82,7 @@ impl Options {
         Options {
             owner: owner.into(),
             roles: vec![Role::Planner, Role::Executor],
-            concurrency: 4,
+            concurrency: 8,
             lease: Duration::from_secs(60),
             poll: Duration::from_secs(1),
             run: protocol::run::Options::default(),

@@ -133,6 +133,10 @@ pub(crate) fn execute(db: &Connection, tx: &Tx, now: Ts) -> Result<Done> {
         Tx::Renew(op) => Done::Renew(task::renew(db, op, now)?),
         Tx::StartRun(op) => Done::StartRun(run::start(db, *op, now)?),
         Tx::CommitBatch(op) => Done::CommitBatch(batch::commit(db, op, now)?),
+        Tx::CommitBatches(ops) => {
+            let done: Result<_> = ops.iter().map(|op| batch::commit(db, op, now)).collect();
+            Done::CommitBatches(done?)
+        }
         Tx::EndRun(op) => Done::EndRun(run::end(db, op, now)?),
         Tx::RecordAdvance(op) => Done::RecordAdvance(cursor::record_advance(db, *op, now)?),
         Tx::AdvanceCursor(op) => Done::AdvanceCursor(cursor::advance(db, op, now)?),

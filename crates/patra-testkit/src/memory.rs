@@ -204,6 +204,7 @@ impl MemStore {
             Tx::Renew(op) => Done::Renew(self.renew(now, op)),
             Tx::StartRun(op) => Done::StartRun(self.start_run(now, *op)?),
             Tx::CommitBatch(op) => Done::CommitBatch(self.commit_batch(now, op)?),
+            Tx::CommitBatches(ops) => Done::CommitBatches(self.commit_batches(now, ops)?),
             Tx::EndRun(op) => Done::EndRun(self.end_run(now, op)?),
             Tx::RecordAdvance(op) => Done::RecordAdvance(self.record_advance(now, *op)?),
             Tx::AdvanceCursor(op) => Done::AdvanceCursor(self.advance_cursor(now, op)?),

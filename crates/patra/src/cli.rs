@@ -232,7 +232,7 @@ pub(crate) enum Role {
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Engine {
     /// Tasks at work at once
-    #[arg(long, env = "PATRA_CONCURRENCY", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, env = "PATRA_CONCURRENCY", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) concurrency: u32,
     /// How long a task stays with a process that does not answer
     #[arg(long, env = "PATRA_LEASE_SECS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]

@@ -11,12 +11,12 @@ use patra_core::RunId;
 use patra_core::port::query::{BatchPage, Cell, Filter, Progress, Row, View};
 use patra_core::tx::Scope;
 
-use super::lists::{self, encoded, missing, name, number, shown, title, whole};
+use super::lists::{self, encoded, name, number, shown, title, whole};
 use super::page::{Action, Actions, Code, Facts, Note, Page, Shown, Step, Strip, Table, Tone};
 use super::visit::Visit;
 use crate::envelope::Failure;
 use crate::routes::input::{PathText, path_text};
-use crate::routes::views;
+use crate::routes::{jobs, views};
 
 pub(super) use crate::routes::replay::Place;
 pub(super) use batch::batch;
@@ -29,10 +29,7 @@ const MOST_ROWS: u32 = 50;
 
 pub(super) async fn job(Extension(visit): Extension<Visit>, id: PathText) -> Response {
     let page = async {
-        let id = path_text(id)?;
-        let progress = visit.api.store.progress(&id).await?;
-        let progress = progress.filter(|progress| visit.tenant.is_seen(&progress.project_key));
-        let progress = progress.ok_or_else(|| missing(format!("there is no job {id:?}")))?;
+        let (id, progress) = jobs::named(&visit.api, &visit.tenant, &path_text(id)?).await?;
         let at = format!("/jobs/{}", encoded(&id));
         let mut page = Page::new(format!("Job {id}")).under("Jobs", "/jobs").live().with(progressed(&progress));
         if visit.is(Scope::Write) && !progress.is_finished() {

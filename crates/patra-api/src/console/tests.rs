@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, Request, StatusCode};
 use tower::ServiceExt as _;
 
 use patra_core::port::CommandsExt as _;
-use patra_core::tx::{CreateProject, NewSource, RevokeKey, SaveSources, Scope};
+use patra_core::tx::{NewSource, RevokeKey, SaveSources, Scope};
 
 use crate::key;
 use crate::routes::tests::Door;
@@ -122,12 +122,6 @@ async fn source(door: &Door, project_key: &str, name: &str) -> i64 {
     };
     let save = SaveSources { project_key: project_key.into(), sources: vec![source] };
     door.api.store.run(Arc::new(save)).await.unwrap().sources[0].id.0
-}
-
-async fn key_of(door: &Door, scope: Scope, project: &str) -> String {
-    let (text, create) = key::generate("bound", scope, vec![project.to_owned()], false, false).unwrap();
-    door.api.store.run(create).await.unwrap();
-    text
 }
 
 #[tokio::test]
@@ -268,11 +262,10 @@ async fn hostile_data_stays_data() {
 async fn what_is_of_another_project_is_not_there() {
     let door = Door::new();
     for project_key in ["mine", "theirs"] {
-        let create = CreateProject { project_key: project_key.into(), name: project_key.into() };
-        door.api.store.run(create).await.unwrap();
+        door.project(project_key).await;
     }
     let (mine, theirs) = (source(&door, "mine", "my feed").await, source(&door, "theirs", "their feed").await);
-    let mut browser = Browser::logged_in(&door, &key_of(&door, Scope::Admin, "mine").await).await;
+    let mut browser = Browser::logged_in(&door, &door.key_of(Scope::Admin, vec!["mine".into()]).await).await;
     let list = browser.get("/sources").await.html;
     assert!(list.contains("my feed") && !list.contains("their feed"));
     assert_eq!(browser.get(&format!("/sources/{mine}")).await.status, StatusCode::OK);
@@ -289,8 +282,7 @@ async fn what_is_of_another_project_is_not_there() {
 #[tokio::test]
 async fn one_project_of_many_can_be_looked_at() {
     let door = Door::new();
-    let create = CreateProject { project_key: "other".into(), name: "Other".into() };
-    door.api.store.run(create).await.unwrap();
+    door.project("other").await;
     source(&door, "other", "other feed").await;
     let here = source(&door, "default", "default feed").await;
     let mut browser = Browser::logged_in(&door, &door.key(Scope::Write).await).await;

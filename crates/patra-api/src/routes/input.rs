@@ -6,7 +6,7 @@ use axum::extract::rejection::{JsonRejection, PathRejection};
 use axum::extract::{FromRequest, Path, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 
 use patra_core::Code;
@@ -30,7 +30,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Given<T>, Response> {
         let (path, id) = (request.uri().path().to_owned(), request.extensions().get::<RequestId>().cloned());
-        let refuse = |failure: Failure| id.map(|id| failure.answer_at(&path, &id)).unwrap_or_default();
+        let refuse = |failure: Failure| match id {
+            Some(id) => failure.answer_at(&path, &id),
+            None => failure.status.into_response(),
+        };
         let is_json = says(request.headers(), CONTENT_TYPE, &["application/json"]);
         let bytes = match Bytes::from_request(request, state).await {
             Ok(bytes) if bytes.is_empty() => Bytes::from_static(b"{}"),

@@ -1,5 +1,7 @@
 //! Jobs: asking for work, and what became of it.
 
+use std::time::Duration;
+
 use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -46,20 +48,26 @@ pub(super) async fn list(
     views::answer(&id, View::Jobs, page.await)
 }
 
+/// How long a page of jobs is looked for: a slow answer would be none (POOL's deadline is ten seconds).
+const LONGEST_LOOK: Duration = Duration::from_secs(4);
+
 /// Jobs that are told with this word. It follows from what became of their tasks, so they are looked at one by one; however rare
-/// they are, a page costs no more than [`Filter::MAX_LIMIT`] looks, and the next one goes on behind them.
+/// they are, a page costs no more than [`Filter::MAX_LIMIT`] looks and about [`LONGEST_LOOK`], and the next one goes on behind
+/// them.
 async fn in_state(api: &Api, tenant: &Tenant, wanted: &str, mut filter: Filter) -> Result<Page, Failure> {
     let most = filter.effective_limit() as usize;
     filter.limit = Filter::MAX_LIMIT;
     let (rows, mut next) = views::found(api, tenant, View::Jobs, filter).await?;
+    let began = api.clock.steady();
     let mut page = Vec::new();
     for row in rows {
         let Some(Cell::Text(public_id)) = View::Jobs.cell(&row, "public_id") else { continue };
+        let looked_at = View::Jobs.cell(&row, "id").and_then(|cell| cell.as_int());
         if api.store.progress(&public_id).await?.is_some_and(|progress| word(&progress) == wanted) {
             page.push(row);
         }
-        if page.len() == most {
-            next = page.last().and_then(|row| View::Jobs.cell(row, "id")?.as_int());
+        if page.len() == most || api.clock.steady().since(began) > LONGEST_LOOK {
+            next = looked_at;
             break;
         }
     }
@@ -70,6 +78,7 @@ async fn in_state(api: &Api, tenant: &Tenant, wanted: &str, mut filter: Filter) 
 /// another project's is not there.
 pub(crate) async fn named(api: &Api, tenant: &Tenant, id: &str) -> Result<(String, Progress), Failure> {
     let within = tenant.sight().ok().flatten().map(|project| scoped(project, id.to_owned()));
+    let within = within.filter(|whole| whole != id);
     for id in [Some(id.to_owned()), within].into_iter().flatten() {
         let progress = api.store.progress(&id).await?;
         if let Some(progress) = progress.filter(|progress| tenant.is_seen(&progress.project_key)) {

@@ -14,7 +14,7 @@ use axum::http::{Request, StatusCode};
 use tower::ServiceExt as _;
 
 use patra_core::port::CommandsExt;
-use patra_core::tx::{RevokeKey, Scope};
+use patra_core::tx::{CreateProject, RevokeKey, Scope};
 use patra_core::vault::{Vault, VaultCell};
 use patra_engine::metrics::Metrics;
 use patra_testkit::clock::ManualClock;
@@ -70,10 +70,15 @@ impl Door {
         self.key_of(scope, Vec::new()).await
     }
 
-    async fn key_of(&self, scope: Scope, projects: Vec<String>) -> String {
+    pub(crate) async fn key_of(&self, scope: Scope, projects: Vec<String>) -> String {
         let (text, create) = key::generate("test", scope, projects, false, false).unwrap();
         self.api.store.run(create).await.unwrap();
         text
+    }
+
+    pub(crate) async fn project(&self, project_key: &str) {
+        let create = CreateProject { project_key: project_key.into(), name: project_key.into() };
+        self.api.store.run(create).await.unwrap();
     }
 
     async fn ask(&self, method: &str, path: &str, key: Option<&str>) -> (StatusCode, String) {
@@ -189,18 +194,16 @@ async fn nul_and_broken_text_are_refused_with_the_envelope() {
 async fn a_wrong_body_says_how_it_is_wrong() {
     let door = Door::new();
     let key = door.key(Scope::Write).await;
-    let long = format!(r#"{{"provenance":"{}","endpoint":"y"}}"#, "x".repeat(1 << 20));
-    for (body, expected) in [
-        (r#"{"provenance":"a\u0000","endpoint":"y"}"#, StatusCode::BAD_REQUEST),
-        (r#"{"provenance":"x","endpoint":"\u0000"}"#, StatusCode::BAD_REQUEST),
-        (r#"{"provenance":"x","endpoint":"y","public_id":"a\u0000b"}"#, StatusCode::BAD_REQUEST),
-        (r#"{"provenance":"x","#, StatusCode::BAD_REQUEST),
-        (r#"{"provenance":"x","endpoint":"y","colour":1}"#, StatusCode::BAD_REQUEST),
-        (r#"{"provenance":1,"endpoint":"y"}"#, StatusCode::BAD_REQUEST),
-        (&long, StatusCode::PAYLOAD_TOO_LARGE),
+    for body in [
+        r#"{"provenance":"a\u0000","endpoint":"y"}"#,
+        r#"{"provenance":"x","endpoint":"\u0000"}"#,
+        r#"{"provenance":"x","endpoint":"y","public_id":"a\u0000b"}"#,
+        r#"{"provenance":"x","#,
+        r#"{"provenance":"x","endpoint":"y","colour":1}"#,
+        r#"{"provenance":1,"endpoint":"y"}"#,
     ] {
         let (status, answer) = door.send("POST", "/api/v1/jobs", Some(&key), body.to_owned()).await;
-        assert_eq!(status, expected, "{answer}");
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}");
         assert!(answer.contains(r#""code":"INVALID_INPUT""#), "{answer}");
     }
 }

@@ -190,6 +190,7 @@ pub struct Progress {
     pub tasks_failed: u64,
     pub tasks_cancelled: u64,
     /// What the newest of the failed tasks failed of: the row's `error`.
+    #[serde(skip)]
     pub fault: Option<serde_json::Value>,
     /// Committed batches, and the sums of their statistics.
     pub batches: u64,

@@ -1,7 +1,8 @@
 //! One attempt at a task: open the run, read page after page, commit each, close the run, move the cursor.
 //!
-//! While page n is being committed, page n+1 may be on its way: the reader is at most [`Options::lookahead`] pages ahead
-//! of the ledger, so memory is bounded and a crash repeats little. Commits of one run go in order, one at a time.
+//! While pages are being committed the next may be on their way: another is asked for while at most
+//! [`Options::lookahead`] are not yet committed, fewer where they are large, so memory is bounded and a crash repeats
+//! little. Commits of one run go in order, one at a time; what was read meanwhile is committed together.
 //!
 //! ```text
 //! Starting ─► Preparing ─► Paging ─► Ending ─► Advancing ─► Over
@@ -13,6 +14,7 @@
 mod details;
 mod ended;
 mod fuse;
+mod ledger;
 mod limit;
 mod options;
 mod order;
@@ -133,7 +135,10 @@ pub struct Run {
     reader: Reader,
     /// Read, waiting for their commit.
     queue: VecDeque<Arc<CommitBatch>>,
-    committing: bool,
+    /// How many pages are on their way to the store.
+    committing: usize,
+    /// How many of the pages that wait come alone: what is left of a group that failed.
+    singly: usize,
     /// How the run is to end once everything read is committed.
     verdict: Option<Verdict>,
     stopping: Option<&'static str>,
@@ -194,7 +199,8 @@ impl Run {
             stats: RunStats::default(),
             reader: Reader::default(),
             queue: VecDeque::new(),
-            committing: false,
+            committing: 0,
+            singly: 0,
             verdict: None,
             stopping: None,
             lost: false,
@@ -271,7 +277,12 @@ impl Run {
             // Every operation may be repeated, also when its outcome is unknown. The lease bounds how long.
             Err(error) if error.is_transient() && (!advancing || tries < MAX_ADVANCE_RETRIES) => {
                 let wait = STORE_RETRY.delay(tries + 1, &mut self.rng);
+                let tx = self.first_of_group(tx);
                 self.store = StoreSlot::Retry { tx, tries: tries + 1, at: now + wait };
+            }
+            Err(_) if tx.pages().len() > 1 => {
+                let tx = self.first_of_group(tx);
+                self.send(tx, wants);
             }
             answer => self.on_answer(answer, wants),
         }
@@ -286,14 +297,12 @@ impl Run {
                 wants.push(Want::Prepare { snapshot_hash });
             }
             (Stage::Starting, Ok(Done::StartRun(RunStarted::Cancelled))) => self.finish(Outcome::Cancelled, wants),
-            (Stage::Paging(_), Ok(Done::CommitBatch(done))) => {
-                self.committing = false;
-                self.stats.add(&done.stats);
-                self.proceed(wants);
+            (Stage::Paging(_), Ok(done)) if self.committing > 0 && done.committed().len() == self.committing => {
+                self.on_committed(done.committed(), wants);
             }
             // The store will never take this page: keep what is committed, fail the task, tell why.
             (Stage::Paging(_), Err(error)) => {
-                self.committing = false;
+                self.committing = 0;
                 self.queue.clear();
                 self.reader.halt();
                 self.reader.track.give_up();
@@ -399,19 +408,14 @@ impl Run {
 
     /// Commits the next page, reads the next page, or closes the run: whatever is possible now.
     fn proceed(&mut self, wants: &mut Vec<Want>) {
-        if !self.committing
-            && let Some(batch) = self.queue.pop_front()
-        {
-            self.committing = true;
-            self.send(batch.into(), wants);
-        }
-        let uncommitted = self.queue.len() + usize::from(self.committing);
+        self.send_pages(wants);
+        let uncommitted = self.queue.len() + self.committing;
         match &self.verdict {
             None if self.awaits_news && uncommitted == 0 => self.on_news(wants),
             None if self.awaits_news => {}
             None if self.reader.wants_ids() && uncommitted == 0 => self.ask_for_ids(wants),
             None if self.reader.wants_ids() => {}
-            None if uncommitted <= self.options.lookahead && self.reader.may_ask() => wants.push(self.reader.permit()),
+            None if self.may_read_on(uncommitted) && self.reader.may_ask() => wants.push(self.reader.permit()),
             Some(_) if uncommitted == 0 => self.close(wants),
             _ => {}
         }

@@ -1,10 +1,15 @@
-//! One page: records, quarantine and ledger row in one transaction. Three round trips: lock and look, records, the rest
-//! with the COMMIT behind it. What a page does not have is not sent; a page of very many records, or with URLs for the pool,
-//! takes some trips more.
+//! Pages: records, quarantine and ledger row of each, in one transaction. Three round trips, however many pages: lock and
+//! look, records, the rest with the COMMIT behind it. What a page does not have is not sent; a page of very many records, or
+//! with URLs for the pool, takes some trips more.
 
+use std::collections::HashMap;
+use std::slice;
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
 use patra_core::BatchId;
 use patra_core::tx::{BatchCommitted, BatchStats, Captured, CommitBatch, TxError};
-use tokio_postgres::Statement;
+use tokio_postgres::{Row, Statement};
 
 use super::candidate::{self, MARK};
 use super::ledger::{INSERT_PAGE, Ledger};
@@ -31,10 +36,11 @@ WHERE t.id = $1 AND t.lease_epoch = $2 AND t.status_code = 'EXECUTING'
 FOR UPDATE OF t";
 
 const FIND: &str = "
-SELECT id, stats FROM ing_task_run_batch WHERE run_id = $1 AND batch_no = $2 AND status_code = 'SUCCEEDED'";
+SELECT id, stats, batch_no FROM ing_task_run_batch
+WHERE run_id = $1 AND batch_no = ANY ($2) AND status_code = 'SUCCEEDED'";
 
 /// Records come one per key and sorted by key: no row is met twice, and two pages that share keys lock them in the same
-/// order. `xmax` is 0 in a row that was inserted, not updated; what comes back in neither form was not newer.
+/// order (groups of pages need not: one that meets a deadlock is repeated page by page). `xmax` is 0 in a row that was inserted, not updated; what comes back in neither form was not newer.
 const STORE_ITEMS: &str = "
 WITH stored AS (
   INSERT INTO item (project_key, provenance_code, dedup_scope, endpoint_name, kind, run_id, batch_no, dedup_key,
@@ -65,66 +71,152 @@ UPDATE ing_task SET attempt_count = 0 WHERE id = $1 AND lease_epoch = $2 AND $3 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[LOCK, FIND, STORE_ITEMS, RESET_ATTEMPTS];
 
-pub(super) async fn commit(session: &Session, op: &CommitBatch) -> Result<BatchCommitted, Fail> {
-    let [lock, now, find, items, insert, marks, reset] =
-        session.prepare([LOCK, NOW, FIND, STORE_ITEMS, INSERT_PAGE, MARK, RESET_ATTEMPTS]).await?;
-    let [lock_items, set_aside, resolve, check, keep, link] = session
-        .prepare([signal::LOCK_ITEMS, signal::SET_ASIDE, signal::RESOLVE, signal::CHECK, raw::INSERT, poll::LINK])
-        .await?;
-    let (task, fence, run, stream) = (op.lease.task.0, op.lease.fence.0, op.run.0, &op.stream);
+pub(super) async fn commit_one(session: &Session, op: &Arc<CommitBatch>) -> Result<BatchCommitted, Fail> {
+    let done = commit(session, slice::from_ref(op)).await?;
+    done.first().copied().ok_or_else(|| refused("no page was committed"))
+}
+
+/// Pages of one run. Those that were committed before are answered as they were.
+pub(super) async fn commit(session: &Session, ops: &[Arc<CommitBatch>]) -> Result<Vec<BatchCommitted>, Fail> {
+    let Some(first) = ops.first() else { return Ok(Vec::new()) };
+    let statements = Statements::prepare(session).await?;
+    let (task, fence, run, stream) = (first.lease.task.0, first.lease.fence.0, first.run.0, &first.stream);
+    let numbers: Vec<_> = ops.iter().map(|op| i64::from(op.batch_no)).collect();
     let ((), leased, now, old) = pipeline!(
         session.begin(),
-        session
-            .opt(&lock, &[&task, &fence, &run, &stream.project_key, &stream.provenance_code, &stream.endpoint_name],),
-        moment(session, &now),
-        session.opt(&find, &[&run, &i64::from(op.batch_no)]),
+        session.opt(
+            &statements.lock,
+            &[&task, &fence, &run, &stream.project_key, &stream.provenance_code, &stream.endpoint_name],
+        ),
+        moment(session, &statements.now),
+        session.rows(&statements.find, &[&run, &numbers]),
     )?;
     let leased = leased.ok_or(TxError::Fenced)?;
     if !leased.try_get::<_, bool>(0)? {
         return Err(refused(format!("run {run} is not of this lease")));
     }
-    if let Some(old) = old {
-        session.commit().await?;
-        let stats = serde_json::from_str(&old.try_get::<_, JsonText>(1)?.0)?;
-        return Ok(BatchCommitted { batch: BatchId(old.try_get(0)?), stats, replayed: true, captured: Captured::None });
-    }
-    let asked_for = leased.try_get::<_, bool>(2)? || op.rejected.iter().any(|rejected| rejected.key.is_some());
-    let ((), (stats, keys)) = pipeline!(
-        signal::lock_items(session, &lock_items, op),
-        store_items(session, &items, op, leased.try_get(1)?, asked_for, now),
-    )?;
-    let row = Ledger::of_page(op, &stats, now)?;
+    let old = old.iter().map(replayed).collect::<Result<HashMap<_, _>, _>>()?;
+    let fresh: Vec<_> = ops.iter().filter(|op| !old.contains_key(&op.batch_no)).collect();
+    // Somebody asks for records of the stream; what one page sets aside, a later one may bring.
+    let asked_for = leased.try_get(2)? || fresh.iter().any(|op| op.rejected.iter().any(|item| item.key.is_some()));
+    let late_below = leased.try_get(1)?;
+    let page = |op| Page { session, statements: &statements, op, late_below, asked_for, now };
+    let pages: Vec<_> = fresh.iter().map(|op| page(op)).collect();
+    // Records first: rows that all runs share, such as a minute's counters, are locked last and not for long.
+    let stored = try_join_all(pages.iter().map(Page::store)).await?;
+    let progress = fresh.iter().any(|op| op.progress);
+    let captures = fresh.iter().any(|op| op.capture.is_some());
     // The COMMIT goes out with the statements before it: if one of them fails, the server turns it into a ROLLBACK.
-    let (row, (), (), (), (), (), (), _, ()) = pipeline!(
-        session.one(&insert, &row.params()),
-        poll::link(session, &link, op, now),
-        signal::set_aside(session, &set_aside, op, now),
-        signal::resolve(session, &resolve, op, &keys, now),
-        signal::check(session, &check, op, now),
-        raw::keep(session, &keep, op.run, op.batch_no, op.raw.as_ref(), now),
-        candidate::mark(session, &marks, op, now),
-        session.write(&reset, &[&task, &fence, &op.progress]),
-        commit_unless(session, op.capture.is_some()),
+    let (batches, _, ()) = pipeline!(
+        try_join_all(pages.iter().zip(&stored).map(|(page, (stats, keys))| page.enter(stats, keys))),
+        session.write(&statements.reset, &[&task, &fence, &progress]),
+        commit_if(session, !captures),
     )?;
-    let captured = match &op.capture {
-        Some(capture) => {
-            let captured = urls::capture(session, capture, &stream.project_key, Some(op.lease.task)).await?;
-            session.commit().await?;
-            captured
-        }
-        None => Captured::None,
-    };
-    Ok(BatchCommitted { batch: BatchId(row.try_get(0)?), stats, replayed: false, captured })
+    let mut done = old;
+    for ((op, batch), (stats, _)) in fresh.into_iter().zip(batches).zip(stored) {
+        let captured = match &op.capture {
+            Some(capture) => urls::capture(session, capture, &stream.project_key, Some(op.lease.task)).await?,
+            None => Captured::None,
+        };
+        done.insert(op.batch_no, BatchCommitted { batch, stats, replayed: false, captured });
+    }
+    commit_if(session, captures).await?;
+    Ok(ops.iter().filter_map(|op| done.get(&op.batch_no).copied()).collect())
 }
 
-async fn commit_unless(session: &Session, more: bool) -> Result<(), Fail> {
-    if more { Ok(()) } else { session.commit().await }
+/// The old numbers of a page that was committed before: read old, do not rewrite.
+fn replayed(row: &Row) -> Result<(u32, BatchCommitted), Fail> {
+    let (batch, stats) = (BatchId(row.try_get(0)?), serde_json::from_str(&row.try_get::<_, JsonText>(1)?.0)?);
+    Ok((count(row.try_get(2)?), BatchCommitted { batch, stats, replayed: true, captured: Captured::None }))
+}
+
+struct Statements {
+    lock: Statement,
+    now: Statement,
+    find: Statement,
+    items: Statement,
+    insert: Statement,
+    marks: Statement,
+    reset: Statement,
+    lock_items: Statement,
+    set_aside: Statement,
+    resolve: Statement,
+    check: Statement,
+    keep: Statement,
+    link: Statement,
+}
+
+impl Statements {
+    async fn prepare(session: &Session) -> Result<Statements, Fail> {
+        let [lock, now, find, items, insert, marks, reset] =
+            session.prepare([LOCK, NOW, FIND, STORE_ITEMS, INSERT_PAGE, MARK, RESET_ATTEMPTS]).await?;
+        let [lock_items, set_aside, resolve, check, keep, link] = session
+            .prepare([signal::LOCK_ITEMS, signal::SET_ASIDE, signal::RESOLVE, signal::CHECK, raw::INSERT, poll::LINK])
+            .await?;
+        Ok(Statements {
+            lock,
+            now,
+            find,
+            items,
+            insert,
+            marks,
+            reset,
+            lock_items,
+            set_aside,
+            resolve,
+            check,
+            keep,
+            link,
+        })
+    }
+}
+
+/// One page on its way, under the lock of its task.
+struct Page<'a> {
+    session: &'a Session,
+    statements: &'a Statements,
+    op: &'a CommitBatch,
+    late_below: Option<Time>,
+    /// Somebody asks for records of the stream.
+    asked_for: bool,
+    now: Time,
+}
+
+impl Page<'_> {
+    /// The statistics and, if they are asked for, the keys of the records that were inserted or replaced others.
+    async fn store(&self) -> Result<(BatchStats, Vec<String>), Fail> {
+        let Page { session, statements, op, late_below, asked_for, now } = *self;
+        let ((), stored) = pipeline!(
+            signal::lock_items(session, &statements.lock_items, op),
+            store_items(session, &statements.items, op, late_below, asked_for, now),
+        )?;
+        Ok(stored)
+    }
+
+    /// Into the ledger, with what the page settles.
+    async fn enter(&self, stats: &BatchStats, keys: &[String]) -> Result<BatchId, Fail> {
+        let Page { session, statements, op, now, .. } = *self;
+        let row = Ledger::of_page(op, stats, now)?;
+        let (row, (), (), (), (), (), ()) = pipeline!(
+            session.one(&statements.insert, &row.params()),
+            poll::link(session, &statements.link, op, now),
+            signal::set_aside(session, &statements.set_aside, op, now),
+            signal::resolve(session, &statements.resolve, op, keys, now),
+            signal::check(session, &statements.check, op, now),
+            raw::keep(session, &statements.keep, op.run, op.batch_no, op.raw.as_ref(), now),
+            candidate::mark(session, &statements.marks, op, now),
+        )?;
+        Ok(BatchId(row.try_get(0)?))
+    }
+}
+
+async fn commit_if(session: &Session, wanted: bool) -> Result<(), Fail> {
+    if wanted { session.commit().await } else { Ok(()) }
 }
 
 /// Rows of one statement: few enough for the server to plan and hold, enough to be worth the way (ING-13.8-02).
 const ROWS_AT_ONCE: usize = 500;
 
-/// Gives the statistics and, if they are asked for, the keys of the records that were inserted or replaced others.
 async fn store_items(
     session: &Session,
     statement: &Statement,

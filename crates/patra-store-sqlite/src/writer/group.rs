@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Receiver;
 
 use patra_core::Ts;
-use patra_core::tx::{Done, Tx, TxError};
+use patra_core::tx::{CommitBatch, Done, Tx, TxError};
 use rusqlite::Connection;
 
 use super::{Execute, Job};
@@ -30,10 +30,7 @@ pub(super) fn collect(first: Job, waiting: &Receiver<Job>) -> Vec<Job> {
 
 fn weight(tx: &Tx) -> usize {
     match tx {
-        Tx::CommitBatch(batch) => {
-            let captured = batch.capture.as_ref().map_or(0, |capture| capture.urls.len());
-            batch.records.len() + batch.rejected.len() + batch.checked.len() + captured + 1
-        }
+        Tx::CommitBatch(_) | Tx::CommitBatches(_) => tx.pages().iter().map(|page| rows(page)).sum(),
         Tx::AddUrls(add) => add.urls.len() + 1,
         Tx::TakeEvents(take) => take.limit as usize,
         Tx::SavePlan(plan) => 2 * plan.slices.len() + 1,
@@ -47,6 +44,11 @@ fn weight(tx: &Tx) -> usize {
         Tx::Sweep(sweep) => sweep.limit as usize,
         _ => 1,
     }
+}
+
+fn rows(batch: &CommitBatch) -> usize {
+    let captured = batch.capture.as_ref().map_or(0, |capture| capture.urls.len());
+    batch.records.len() + batch.rejected.len() + batch.checked.len() + captured + 1
 }
 
 /// Carries out the operations in one transaction and commits it. One answer per operation, in order.

@@ -129,6 +129,7 @@ cases! {
         a_bad_record_is_kept_aside_and_holds_nothing_up,
         a_repeated_page_answers_the_old_numbers,
         a_token_is_read_once_per_run,
+        pages_are_committed_together_or_not_at_all,
         a_page_needs_a_running_run_under_its_lease,
         a_page_is_progress,
         a_page_of_more_rows_than_a_statement_takes_is_stored_whole,

@@ -184,6 +184,31 @@ pub(super) async fn a_token_is_read_once_per_run(fx: Fixture) {
     fx.commit(&lease, run, 3, vec![], true).await;
 }
 
+pub(super) async fn pages_are_committed_together_or_not_at_all(fx: Fixture) {
+    let (lease, run) = running(&fx).await;
+    let page = |no, token: &str, key: &str| {
+        let token = Some(token.to_owned());
+        let records = vec![make::record(key, 1), make::record("shared", i64::from(no))];
+        Arc::new(CommitBatch { before_token: token, ..make::page(&lease, run, no, records, true) })
+    };
+    let group: Arc<[_]> = [page(1, "a", "one"), page(2, "b", "two")].into();
+    let done = fx.ok(Arc::clone(&group)).await;
+    let stored: Vec<_> = done.iter().map(|page| (counts(&page.stats), page.replayed)).collect();
+    assert_eq!(stored, [((2, 0, 0), false), ((1, 1, 0), false)], "each page meets what the one before it stored");
+    let newest_first = done.iter().rev().map(|page| page.batch.0).collect::<Vec<_>>();
+    assert_eq!(fx.rows(View::Batches).await.ids(), newest_first);
+
+    let before = all_rows(&fx).await;
+    let again = fx.ok(group).await;
+    assert!(again.iter().zip(&done).all(|(again, done)| again.replayed && again.stats == done.stats), "{again:?}");
+    let twice: Arc<[_]> = [page(3, "c", "three"), page(4, "c", "four")].into();
+    assert!(matches!(fx.run(twice).await, Err(TxError::Refused(_))), "a token that is read twice");
+    let gone = Lease { fence: patra_core::Fence(lease.fence.0 + 1), ..lease.clone() };
+    let stale = |no| Arc::new(make::page(&gone, run, no, vec![make::record("late", 1)], true));
+    assert_eq!(fx.run(Arc::<[_]>::from([stale(3), stale(4)])).await, Err(TxError::Fenced));
+    assert_eq!(all_rows(&fx).await, before, "nothing of them is there");
+}
+
 // covers: ING-13.3-09
 pub(super) async fn a_page_needs_a_running_run_under_its_lease(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;

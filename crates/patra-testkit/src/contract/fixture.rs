@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::port::Boxed;
-use patra_core::port::query::{Cell, Filter, Progress, Row, View};
+use patra_core::port::query::{BatchPage, Cell, Filter, Lineage, Progress, Row, View};
 use patra_core::record::Record;
 use patra_core::state::{Operation, TaskStatus};
 use patra_core::tx::{
     self, BatchCommitted, Coverage, Done, Fire, Lease, LeaseRef, PlanSaved, ReadCoverage, RecordAdvance, RunEnd,
     RunStarted, SavePlan, StartRun, Sweep, Swept, TriggerTaken, Tx, TxError,
 };
-use patra_core::{CursorId, InstanceId, RunId, Ts, Window};
+use patra_core::{CursorId, InstanceId, PlanId, RunId, Ts, Window};
 
 use super::{Subject, make};
 
@@ -167,6 +167,10 @@ impl Fixture {
 
     pub async fn progress(&self, public_id: &str) -> Progress {
         self.subject.store.progress(public_id).await.expect("an answer").expect("a trigger of this name")
+    }
+
+    pub async fn lineage(&self, plan: PlanId) -> Lineage {
+        self.subject.store.lineage(plan, BatchPage::default()).await.expect("an answer").expect("the plan")
     }
 
     /// The rows of a view, newest first.

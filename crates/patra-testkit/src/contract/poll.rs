@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::port::query::{BatchPage, Cell, View};
+use patra_core::port::query::{Cell, View};
 use patra_core::port::source::SourceFilter;
 use patra_core::source::{MAX_FAILURES, Validators};
 use patra_core::state::{HoldKind, Operation, PausedReason, TaskStatus};
@@ -39,13 +39,7 @@ pub(super) async fn a_poll_is_a_plan_of_one_slice_with_one_task(fx: Fixture) {
     let spec: serde_json::Value = serde_json::from_str(&slices.texts("slice_spec")[0]).expect("JSON");
     assert_eq!(spec, serde_json::json!({ "strategy": "SINGLE", "source": ids[0] }));
     assert_eq!(fx.subject.store.snapshot("spec").await, Ok(Some(r#"{"spec":1}"#.into())));
-    let told = fx
-        .subject
-        .store
-        .lineage(patra_core::PlanId(plan.ids()[0]), BatchPage::default())
-        .await
-        .expect("an answer")
-        .expect("a plan");
+    let told = fx.lineage(patra_core::PlanId(plan.ids()[0])).await;
     assert_eq!((told.slices.len(), told.tasks.len()), (1, 1));
     assert_eq!(told.trigger["scheduler_code"], "collector");
     assert_eq!(told.trigger["scheduler_job_id"], format!("source-{}", ids[0]));

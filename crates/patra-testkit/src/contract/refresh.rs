@@ -187,6 +187,12 @@ pub(super) async fn a_record_that_comes_after_all_settles_what_the_quarantine_as
     page.rejected = vec![rejected(0, "b")];
     fx.ok(Arc::new(page)).await;
     assert_eq!(quarantine(&fx).await, ["RESOLVED", "RESOLVED", "SIGNALLED", "RESOLVED"]);
+    // In one group: what a page sets aside, the next one brings.
+    let mut first = make::page(&lease, run, 6, vec![], true);
+    first.rejected = vec![rejected(0, "soon")];
+    let second = make::page(&lease, run, 7, vec![make::record("soon", 1)], true);
+    fx.ok(Arc::<[_]>::from([Arc::new(first), Arc::new(second)])).await;
+    assert_eq!(quarantine(&fx).await.last().map(String::as_str), Some("RESOLVED"));
     // One that changes nothing settles nothing.
     let mut page = make::page(&lease, run, 4, vec![], true);
     page.rejected = vec![rejected(0, "a")];

@@ -221,11 +221,9 @@ pub(super) async fn a_plan_is_told_with_all_that_came_of_it_archived_or_not(fx: 
     let (leases, runs) = ended(&fx).await;
     fx.plan("other", &make::windows(20, 1)).await;
     let plan = leases[0].lineage.plan;
-    let tell =
-        async || fx.subject.store.lineage(plan, BatchPage::default()).await.expect("an answer").expect("the plan");
     let ids = |rows: &[serde_json::Value]| rows.iter().map(|row| row["id"].as_i64()).collect::<Vec<_>>();
     for round in ["in the ledger", "in the archive"] {
-        let told = tell().await;
+        let told = fx.lineage(plan).await;
         assert_eq!((&told.trigger["public_id"], &told.plan["id"]), (&"a".into(), &plan.0.into()), "{round}");
         assert_eq!(ids(&told.slices), leases.iter().map(|lease| Some(lease.lineage.slice.0)).collect::<Vec<_>>());
         assert_eq!(ids(&told.tasks), leases.iter().map(|lease| Some(lease.task.0)).collect::<Vec<_>>());
@@ -239,7 +237,7 @@ pub(super) async fn a_plan_is_told_with_all_that_came_of_it_archived_or_not(fx: 
         assert_eq!(told.batches_left_out, 0);
         // One of the two goes first.
         archive(&fx, 1).await;
-        assert_eq!(ids(&tell().await.batches), ids(&told.batches), "half and half");
+        assert_eq!(ids(&fx.lineage(plan).await.batches), ids(&told.batches), "half and half");
         // And page by page.
         let (mut pages, mut after) = (Vec::new(), Some(0));
         while let Some(last) = after {
@@ -258,9 +256,7 @@ pub(super) async fn a_plan_is_told_with_all_that_came_of_it_archived_or_not(fx: 
 
 // covers: ING-7.1-02, ING-7.1-01
 pub(super) async fn a_trigger_is_told_in_the_words_of_schedulers_too(fx: Fixture) {
-    let tell = async |plan| {
-        fx.subject.store.lineage(plan, BatchPage::default()).await.expect("an answer").expect("the plan").trigger
-    };
+    let tell = async |plan| fx.lineage(plan).await.trigger;
     let taken = fx.trigger("by hand").await;
     let part = make::part(&taken, 0, make::window(0, 30), &make::windows(0, 1));
     let plan = fx.ok(Arc::new(part)).await.plan;

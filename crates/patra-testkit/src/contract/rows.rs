@@ -41,13 +41,7 @@ pub(super) async fn a_trigger_is_on_record_with_all_that_was_asked_before_anythi
     assert_eq!((taken.window_from, taken.window_to), (fire.window_from, fire.window_to));
     assert_eq!((taken.params.replace(' ', ""), taken.overrides.replace(' ', "")), (fire.params, fire.overrides));
     let plan = fx.ok(Arc::new(make::plan(&taken, 0, &make::windows(10, 2)))).await.plan;
-    let told = fx
-        .subject
-        .store
-        .lineage(plan, patra_core::port::query::BatchPage::default())
-        .await
-        .expect("an answer")
-        .expect("the plan");
+    let told = fx.lineage(plan).await;
     check(
         &told.trigger,
         &json!({
@@ -63,13 +57,7 @@ pub(super) async fn plan_slices_and_tasks_hold_what_the_planner_froze(fx: Fixtur
     let windows = make::windows(0, 2);
     let fire = make::fire("a", Operation::Backfill);
     let saved = fx.plan_with(fire, &windows, |plan| plan.credential = Some(CredentialId(7))).await;
-    let told = fx
-        .subject
-        .store
-        .lineage(saved.plan, patra_core::port::query::BatchPage::default())
-        .await
-        .expect("an answer")
-        .expect("the plan");
+    let told = fx.lineage(saved.plan).await;
     let source = json!({ "provenance_code": make::PROVENANCE, "endpoint_name": make::ENDPOINT });
     check(&told.plan, &source);
     check(

@@ -1,5 +1,7 @@
 //! One page: ledger row, records, quarantine.
 
+use std::sync::Arc;
+
 use patra_core::record::{Record, Stream};
 use patra_core::state::{BatchStatus, Operation, QuarantineStatus, RunStatus, TaskStatus};
 use patra_core::tx::{BatchCommitted, BatchStats, Captured, CommitBatch, Raw, TxError};
@@ -8,7 +10,34 @@ use patra_core::{BatchId, RunId, Ts};
 use super::{Batch, Item, ItemStream, MemStore, Quarantined, RawRow, next_id, place, refused};
 
 impl MemStore {
+    /// All or none: what one of them could be refused for is looked for before the first is stored.
+    pub(super) fn commit_batches(&mut self, now: Ts, ops: &[Arc<CommitBatch>]) -> Result<Vec<BatchCommitted>, TxError> {
+        for (at, op) in ops.iter().enumerate() {
+            if self.committed(op)?.is_none() {
+                self.check_page(op)?;
+            }
+            for other in &ops[..at] {
+                if other.batch_no == op.batch_no || other.idempotent_key == op.idempotent_key {
+                    return refused("uk_batch_idem");
+                }
+                if op.before_token.is_some() && op.before_token == other.before_token {
+                    return refused("uk_run_before_tok");
+                }
+            }
+        }
+        ops.iter().map(|op| self.commit_batch(now, op)).collect()
+    }
+
     pub(super) fn commit_batch(&mut self, now: Ts, op: &CommitBatch) -> Result<BatchCommitted, TxError> {
+        if let Some(old) = self.committed(op)? {
+            return Ok(old);
+        }
+        self.check_page(op)?;
+        Ok(self.store_page(now, op))
+    }
+
+    /// What it was committed as before, if it was. Refused unless the run is the lease's own.
+    fn committed(&self, op: &CommitBatch) -> Result<Option<BatchCommitted>, TxError> {
         if self.leased_task(op.lease).is_none_or(|task| task.status != TaskStatus::Executing) {
             return Err(TxError::Fenced);
         }
@@ -19,9 +48,12 @@ impl MemStore {
         }
         if let Some(old) = self.find_batch(op.run, |batch| batch.batch_no == op.batch_no) {
             let captured = Captured::None;
-            return Ok(BatchCommitted { batch: old.id, stats: old.stats, replayed: true, captured });
+            return Ok(Some(BatchCommitted { batch: old.id, stats: old.stats, replayed: true, captured }));
         }
-        self.check_page(op)?;
+        Ok(None)
+    }
+
+    fn store_page(&mut self, now: Ts, op: &CommitBatch) -> BatchCommitted {
         assert_eq!(self.runs[place(op.run.0)].status, RunStatus::Running, "a page for run {}", op.run);
         self.quarantine_rejected(now, op);
         let stats = self.store_records(now, op);
@@ -37,7 +69,7 @@ impl MemStore {
         }
         let project_key = &op.stream.project_key;
         let captured = self.capture(now, op.capture.as_ref(), project_key, Some(op.lineage.instance));
-        Ok(BatchCommitted { batch, stats, replayed: false, captured })
+        BatchCommitted { batch, stats, replayed: false, captured }
     }
 
     fn find_batch(&self, run: RunId, is: impl Fn(&Batch) -> bool) -> Option<&Batch> {

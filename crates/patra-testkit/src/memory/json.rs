@@ -28,6 +28,7 @@ pub(super) fn check(tx: &Tx) -> Result<(), TxError> {
         },
         Tx::AddUrls(op) => op.urls.iter().try_for_each(|found| object("source_ref", &found.source_ref)),
         Tx::CommitBatch(op) => check_page(op),
+        Tx::CommitBatches(ops) => ops.iter().try_for_each(|op| check_page(op)),
         Tx::EndRun(op) => op.failure.as_ref().map_or(Ok(()), check_failure),
         _ => Ok(()),
     }

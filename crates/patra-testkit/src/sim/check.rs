@@ -110,9 +110,11 @@ impl Checker {
     fn caller(&self, tx: &Tx) -> Caller {
         let lease = match tx {
             Tx::StartRun(op) => op.lease,
-            Tx::CommitBatch(op) => op.lease,
             Tx::EndRun(op) => op.lease,
-            _ => return Caller { lease: None, stale: false },
+            tx => match tx.pages().first() {
+                Some(op) => op.lease,
+                None => return Caller { lease: None, stale: false },
+            },
         };
         let seen = self.tasks.get(lease.task.0 as usize - 1);
         let stale = seen.is_none_or(|seen| seen.fence != lease.fence || seen.until.is_none());
@@ -290,11 +292,16 @@ impl Checker {
             let Some(place) = place(&row.what) else { return Err("a quarantined record from nowhere".to_owned()) };
             self.quarantined.push(place);
         }
-        let (Tx::CommitBatch(op), Ok(_)) = (tx, result) else { return Ok(()) };
-        if !op.checked.is_empty() && is_new(tx, result) {
-            self.check_tries(mem, now, op)?;
+        if result.is_err() {
+            return Ok(());
         }
-        self.check_page(mem, op)
+        for op in tx.pages() {
+            if !op.checked.is_empty() && is_new(result) {
+                self.check_tries(mem, now, op)?;
+            }
+            self.check_page(mem, op)?;
+        }
+        Ok(())
     }
 
     /// Everything of a committed page is there, and nothing became older.

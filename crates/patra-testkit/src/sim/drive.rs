@@ -1,11 +1,12 @@
 //! Between the machines and the world: what a machine wants is done or sent, what comes back is given to it. This is
 //! what the engine's shell does, with a heap in place of sockets.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::protocol::run::{Fetch, Got, Refusal, Run, Want};
 use patra_core::protocol::{executor, planner};
-use patra_core::tx::{BatchCommitted, Captured, Done, RunStarted, Tx, TxError};
+use patra_core::tx::{BatchCommitted, Captured, CommitBatch, Done, RunStarted, Tx, TxError};
 use patra_core::{Code, Fault, Level, Ts, Window};
 
 use super::Mutant;
@@ -237,7 +238,7 @@ impl World {
                         Some(active) if active.partition.is_some() => self.partition_policy.as_ref(),
                         _ => None,
                     };
-                    let policy = std::sync::Arc::clone(policy.unwrap_or(&self.policy));
+                    let policy = Arc::clone(policy.unwrap_or(&self.policy));
                     self.tell_run(process, number, Got::Prepared(Ok(policy)));
                 }
                 Want::Permit { .. } => {
@@ -298,7 +299,7 @@ impl World {
             return;
         }
         let committed = self.check.committed(&self.store.mem, fetch.run);
-        if fetch.batch_no as usize > committed + 2 {
+        if fetch.batch_no as usize > committed + scene::LOOKAHEAD + 1 {
             let broken = format!("look-ahead: page {} is read, {committed} are committed", fetch.batch_no);
             self.fail(broken);
         }
@@ -384,11 +385,12 @@ impl World {
     /// Bugs on the way from the store to a machine.
     fn distort(&mut self, Exchange { tx, result, .. }: &mut Exchange) {
         match (self.mutant, &*tx) {
-            (Some(Mutant::UnknownIsDone), Tx::CommitBatch(op)) => {
+            (Some(Mutant::UnknownIsDone), tx) if !tx.pages().is_empty() => {
                 if matches!(result, Err(TxError::Unknown(_))) {
-                    let (batch, stats) = (patra_core::BatchId(0), op.stats);
-                    let captured = Captured::None;
-                    *result = Ok(Done::CommitBatch(BatchCommitted { batch, stats, replayed: false, captured }));
+                    let (batch, captured) = (patra_core::BatchId(0), Captured::None);
+                    let done =
+                        |op: &Arc<CommitBatch>| BatchCommitted { batch, stats: op.stats, replayed: false, captured };
+                    *result = Ok(Done::CommitBatches(tx.pages().iter().map(done).collect()));
                 }
             }
             (Some(mutant), Tx::StartRun(op)) => {

@@ -147,6 +147,8 @@ mutants! {
     BorderLost,
     /// The far side's wish for silence is not passed to the gate.
     ThrottleIgnored,
+    /// Of pages that are committed together the last is lost.
+    GroupLosesLast,
     /// Pages are read far ahead of their commit.
     ReadsFarAhead,
     /// An id that was fetched once is never wanted again, whatever its version.

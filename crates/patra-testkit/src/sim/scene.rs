@@ -123,10 +123,13 @@ fn shape() -> Shape {
     }
 }
 
+/// How many pages that are not committed a run of the simulator may have when it reads another.
+pub(super) const LOOKAHEAD: usize = 3;
+
 pub(super) fn run_options(profile: &Profile, mutant: Option<Mutant>) -> run::Options {
     run::Options {
         inline_wait: Duration::from_secs(6),
-        lookahead: if mutant == Some(Mutant::ReadsFarAhead) { 6 } else { 1 },
+        lookahead: if mutant == Some(Mutant::ReadsFarAhead) { 4 * LOOKAHEAD } else { LOOKAHEAD },
         max_attempts: profile.attempts,
         max_throttles: 4,
         tell: false,

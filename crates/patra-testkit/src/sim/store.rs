@@ -8,7 +8,8 @@ use patra_core::cursor::{Mark, completed_end};
 use patra_core::record::{Candidate, Stream};
 use patra_core::state::{Direction, Operation, RunStatus, TaskStatus};
 use patra_core::tx::{
-    CommitBatch, Done, EndRun, FanOut, LeaseRef, Rest, RunEnd, SavePlan, SettleTrigger, StartRun, Sweep, Tx, TxError,
+    BatchCommitted, CommitBatch, Done, EndRun, FanOut, LeaseRef, Rest, RunEnd, SavePlan, SettleTrigger, StartRun,
+    Sweep, Tx, TxError,
 };
 use patra_core::{CursorId, RunId, Ts};
 
@@ -32,6 +33,22 @@ impl Store {
 
     fn apply_wrongly(&mut self, mutant: Mutant, now: Ts, local: Ts, tx: &Tx) -> Result<Done, TxError> {
         match (mutant, tx) {
+            (Mutant::GroupLosesLast, Tx::CommitBatches(ops)) => {
+                let Some((last, others)) = ops.split_last() else { return self.mem.apply(now, tx) };
+                let mut done = self.mem.apply(now, &Arc::<[_]>::from(others).into())?.committed().to_vec();
+                done.push(BatchCommitted { stats: last.stats, ..done[0] });
+                Ok(Done::CommitBatches(done))
+            }
+            // Whatever is done wrongly to one page is done so to each.
+            (_, Tx::CommitBatches(ops)) => {
+                let mut done = Vec::with_capacity(ops.len());
+                for op in ops.iter() {
+                    if let Done::CommitBatch(page) = self.apply_wrongly(mutant, now, local, &Arc::clone(op).into())? {
+                        done.push(page);
+                    }
+                }
+                Ok(Done::CommitBatches(done))
+            }
             (Mutant::CommitUnfenced, Tx::CommitBatch(op)) => {
                 let (lease, run) = self.current(op.lease, op.run);
                 self.mem.apply(now, &Arc::new(CommitBatch { lease, run, ..(**op).clone() }).into())

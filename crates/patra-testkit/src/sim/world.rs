@@ -275,7 +275,7 @@ impl World {
 
     /// Nobody is woken to look in vain; when there is something earlier than before, all are woken earlier.
     fn look_ahead(&mut self, tx: &Tx) {
-        if matches!(tx, Tx::CommitBatch(_) | Tx::ReadCoverage(_) | Tx::RecordAdvance(_) | Tx::AdvanceCursor(_)) {
+        if !tx.pages().is_empty() || matches!(tx, Tx::ReadCoverage(_) | Tx::RecordAdvance(_) | Tx::AdvanceCursor(_)) {
             return;
         }
         let due = self.store.mem.due();

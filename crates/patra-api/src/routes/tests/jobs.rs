@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use patra_core::port::CommandsExt as _;
 use patra_core::state::Operation;
-use patra_core::tx::{Cancel, CreateProject, Fire, RunEnd, Scope, Target};
+use patra_core::tx::{Cancel, Fire, RunEnd, Scope, Target};
 use patra_testkit::contract::{Fixture, Subject, Time, make};
 use serde_json::Value;
 
@@ -70,8 +70,7 @@ async fn jobs_are_listed_by_what_became_of_them_and_since_when() {
 async fn a_job_is_found_by_the_name_that_its_project_gave_it() {
     let door = Door::new();
     for project_key in ["one", "two"] {
-        let made = CreateProject { project_key: project_key.into(), name: project_key.into() };
-        door.api.store.run(made).await.unwrap();
+        door.project(project_key).await;
     }
     let fx = Fixture::new(Subject { store: Arc::clone(&door.api.store), time: Time::Real });
     fx.fire("feb-2024").await;

@@ -8,7 +8,7 @@ use crate::retry;
 pub struct Options {
     /// Longest wait that keeps the worker; a longer one gives the task back to the queue (ING-15-04).
     pub inline_wait: Duration,
-    /// Pages that may be read and not yet committed.
+    /// Pages that may be uncommitted when another is asked for, as long as they are small.
     pub lookahead: usize,
     /// Failed attempts without progress after which the task fails.
     pub max_attempts: u32,
@@ -20,9 +20,12 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { inline_wait: Duration::from_secs(15), lookahead: 1, max_attempts: 5, max_throttles: 20, tell: false }
+        Options { inline_wait: Duration::from_secs(15), lookahead: 16, max_attempts: 5, max_throttles: 20, tell: false }
     }
 }
+
+/// When the answers that wait for their commit have so many bytes, no further page is read.
+pub(super) const MAX_WAITING_BYTES: u64 = 2 << 20;
 
 /// How often a store that fails is asked again to move a cursor.
 pub(super) const MAX_ADVANCE_RETRIES: u32 = 3;

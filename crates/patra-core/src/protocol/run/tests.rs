@@ -131,6 +131,10 @@ impl Driver {
                     commits.push(batch);
                     self.on(committed())
                 }
+                Want::Tx(Tx::CommitBatches(batches)) => {
+                    commits.extend(batches.iter().cloned());
+                    self.on(committed_together(batches.len()))
+                }
                 Want::Tx(Tx::EndRun(end)) => return Played { fetches, commits, end },
                 other => panic!("{other:?}"),
             };
@@ -284,13 +288,15 @@ fn refusal(level: Level) -> Refusal {
 }
 
 fn committed() -> Got {
-    let stats = tx_stats();
-    Got::Tx(Ok(Done::CommitBatch(BatchCommitted {
-        batch: BatchId(1),
-        stats,
-        replayed: false,
-        captured: Captured::None,
-    })))
+    Got::Tx(Ok(Done::CommitBatch(page_committed())))
+}
+
+fn committed_together(pages: usize) -> Got {
+    Got::Tx(Ok(Done::CommitBatches(vec![page_committed(); pages])))
+}
+
+fn page_committed() -> BatchCommitted {
+    BatchCommitted { batch: BatchId(1), stats: tx_stats(), replayed: false, captured: Captured::None }
 }
 
 fn tx_stats() -> crate::tx::BatchStats {
@@ -331,6 +337,15 @@ fn commit(wants: &[Want]) -> Arc<CommitBatch> {
         (Some(batch), None) => batch,
         _ => panic!("expected one commit in {wants:?}"),
     }
+}
+
+/// The pages that are committed together.
+fn together(wants: &[Want]) -> Arc<[Arc<CommitBatch>]> {
+    let group = wants.iter().find_map(|want| match want {
+        Want::Tx(Tx::CommitBatches(batches)) => Some(Arc::clone(batches)),
+        _ => None,
+    });
+    group.unwrap_or_else(|| panic!("expected pages together in {wants:?}"))
 }
 
 /// The wants are nothing but the end of the run.

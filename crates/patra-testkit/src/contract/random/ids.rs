@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use patra_core::port::query::{Cell, Progress, Row, View};
-use patra_core::tx::{Done, LeaseRef, Lineage, PlanTarget, Redriven, RunStarted, Subject, Target, Tx, What, Which};
+use patra_core::tx::{
+    CommitBatch, Done, LeaseRef, Lineage, PlanTarget, Redriven, RunStarted, Subject, Target, Tx, What, Which,
+};
 use patra_core::{BatchId, CursorId, HoldId, InstanceId, PlanId, RunId, SliceId, TaskId};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -196,6 +198,7 @@ fn visit_done(done: &mut Done, visit: Visit<'_>) {
             }
         }
         Done::CommitBatch(done) => batch(&mut done.batch, visit),
+        Done::CommitBatches(done) => done.iter_mut().for_each(|done| batch(&mut done.batch, visit)),
         Done::Sweep(done) => done.requeued.iter_mut().chain(&mut done.failed).for_each(|id| task(id, visit)),
         Done::Hold(done) => hold(&mut done.hold, visit),
         Done::Redrive(Redriven::Queued { task: id, .. }) => task(id, visit),
@@ -217,12 +220,8 @@ fn visit_tx(tx: &mut Tx, visit: Visit<'_>) {
         }
         Tx::Renew(op) => op.leases.iter_mut().for_each(|lease| held(lease, visit)),
         Tx::StartRun(op) => held(&mut op.lease, visit),
-        Tx::CommitBatch(op) => {
-            let op = Arc::make_mut(op);
-            held(&mut op.lease, visit);
-            lineage(&mut op.lineage, visit);
-            run(&mut op.run, visit);
-        }
+        Tx::CommitBatch(op) => page(op, visit),
+        Tx::CommitBatches(ops) => Arc::make_mut(ops).iter_mut().for_each(|op| page(op, visit)),
         Tx::EndRun(op) => {
             let op = Arc::make_mut(op);
             held(&mut op.lease, visit);
@@ -305,6 +304,13 @@ fn task(id: &mut TaskId, visit: Visit<'_>) {
 
 fn run(id: &mut RunId, visit: Visit<'_>) {
     visit(Kind::Run, &mut id.0);
+}
+
+fn page(op: &mut Arc<CommitBatch>, visit: Visit<'_>) {
+    let op = Arc::make_mut(op);
+    held(&mut op.lease, visit);
+    lineage(&mut op.lineage, visit);
+    run(&mut op.run, visit);
 }
 
 fn batch(id: &mut BatchId, visit: Visit<'_>) {

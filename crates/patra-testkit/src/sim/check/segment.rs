@@ -4,7 +4,7 @@ use patra_core::Ts;
 use patra_core::bounds::{Bounds, Segment};
 use patra_core::cursor::Mark;
 use patra_core::state::{SignalStatus, TaskStatus};
-use patra_core::tx::{CommitBatch, Done, PlanSaved, Tx, TxError, Wanted};
+use patra_core::tx::{CommitBatch, Done, PlanSaved, TxError, Wanted};
 
 use super::{Broken, Checker};
 use crate::memory::{Cursor, MemStore, Task};
@@ -98,6 +98,6 @@ fn forgotten(mem: &MemStore, wanted: &Wanted, since: Ts, inside: impl Fn(&String
 }
 
 /// What a commit says of ids is not read twice.
-pub(super) fn is_new(tx: &Tx, result: &Result<Done, TxError>) -> bool {
-    matches!((tx, result), (Tx::CommitBatch(_), Ok(Done::CommitBatch(done))) if !done.replayed)
+pub(super) fn is_new(result: &Result<Done, TxError>) -> bool {
+    result.as_ref().is_ok_and(|done| done.committed().iter().all(|page| !page.replayed))
 }

@@ -1,10 +1,12 @@
 //! The way of a run: pages, commits, the end, the cursor.
 
 use super::*;
+use crate::project::Library;
+use crate::tx::Capture;
 
 // covers: ING-9.3-02, ING-9.3-09, ING-5.4-10
 #[test]
-fn pages_are_committed_in_order_and_read_one_ahead() {
+fn pages_are_committed_in_order_and_those_read_meanwhile_together() {
     let mut driver = Driver::tokens();
     let fetch = driver.fetch();
     assert_eq!((fetch.run, fetch.batch_no, fetch.position), (RUN, 1, Position::Token(None)));
@@ -16,22 +18,107 @@ fn pages_are_committed_in_order_and_read_one_ahead() {
 
     assert_eq!(driver.fetch().position, token("b"));
     let wants = driver.on(page(2, Some("c")));
-    assert!(wants.is_empty(), "page 2 waits for page 1, and page 3 is not asked for: {wants:?}");
-
-    let wants = driver.on(committed());
-    assert_eq!(commit(&wants).batch_no, 2);
-    assert!(asks(&wants));
+    assert!(matches!(&*wants, [Want::Permit { .. }]), "page 2 waits for page 1, page 3 is asked for: {wants:?}");
     assert_eq!(driver.fetch().batch_no, 3);
     assert!(driver.on(page(3, None)).is_empty());
-    let wants = driver.on(committed());
-    let last = commit(&wants);
-    assert_eq!((last.batch_no, &last.next), (3, &None));
+
+    let group = together(&driver.on(committed()));
+    let [second, last] = &*group else { panic!("two pages, not {group:?}") };
+    assert_eq!((second.batch_no, last.batch_no, &last.next), (2, 3, &None));
     assert_ne!(last.idempotent_key, first.idempotent_key);
 
-    let close = end(&driver.on(committed()));
+    let close = end(&driver.on(committed_together(2)));
     assert_eq!(close.end, RunEnd::Succeeded);
     assert_eq!((close.stats.req_count, close.stats.pages_visited, close.stats.inserted), (3, 3, 6));
     assert_eq!(close.stats.observed_max, Some(at(4)));
+}
+
+#[test]
+fn the_reader_stays_within_reach_of_the_ledger() {
+    let mut driver = Driver::reading(Options { lookahead: 2, ..Options::default() }, tokens(), None);
+    driver.fetch();
+    driver.on(page(1, Some("b")));
+    driver.fetch();
+    assert!(asks(&driver.on(page(2, Some("c")))));
+    driver.fetch();
+    assert!(driver.on(page(3, Some("d"))).is_empty(), "three pages wait");
+    assert!(asks(&driver.on(committed())), "two of them are on their way");
+}
+
+#[test]
+fn large_pages_are_read_one_ahead() {
+    let large = |tag, next| changed(page(tag, next), |page| page.evidence.bytes = 3 << 20);
+    let mut driver = Driver::tokens();
+    driver.fetch();
+    assert!(asks(&driver.on(large(1, Some("b")))));
+    driver.fetch();
+    assert!(driver.on(large(2, Some("c"))).is_empty(), "page 2 waits for page 1, and page 3 is not asked for");
+    let wants = driver.on(committed());
+    assert_eq!(commit(&wants).batch_no, 2);
+    assert!(asks(&wants));
+}
+
+#[test]
+fn a_group_without_an_answer_is_repeated_page_by_page() {
+    let (mut driver, group) = with_group();
+    assert!(driver.on(failed(TxError::Unknown("lost".into()))).is_empty());
+    assert!(Arc::ptr_eq(&group[0], &commit(&driver.wake())));
+    assert!(Arc::ptr_eq(&group[1], &commit(&driver.on(committed()))));
+    end(&driver.on(committed()));
+}
+
+#[test]
+fn a_group_with_fewer_answers_than_pages_is_no_success() {
+    let (mut driver, _) = with_group();
+    let wants = driver.on(committed_together(1));
+    assert!(
+        !wants.iter().any(|want| matches!(want, Want::Tx(Tx::EndRun(end)) if end.end == RunEnd::Succeeded)),
+        "{wants:?}"
+    );
+}
+
+#[test]
+fn a_group_ends_behind_a_page_with_urls_for_the_pool() {
+    let mut driver = Driver::tokens();
+    for (tag, next) in [(1, Some("b")), (2, Some("c")), (3, None)] {
+        driver.fetch();
+        driver.on(if tag == 2 { with_urls(page(tag, next)) } else { page(tag, next) });
+    }
+    assert_eq!(commit(&driver.on(committed())).batch_no, 2);
+    assert_eq!(commit(&driver.on(committed())).batch_no, 3);
+}
+
+#[test]
+fn of_a_group_that_is_refused_only_the_page_at_fault_is_lost() {
+    let (mut driver, _) = with_group();
+    let refused = || failed(TxError::Refused("no".into()));
+    assert_eq!(commit(&driver.on(refused())).batch_no, 2, "each by itself");
+    assert_eq!(commit(&driver.on(committed())).batch_no, 3);
+    let close = end(&driver.on(refused()));
+    assert!(matches!(&close.end, RunEnd::Failed { .. }), "{:?}", close.end);
+    assert_eq!(close.stats.inserted, 4, "pages 1 and 2");
+}
+
+fn with_urls(page: Got) -> Got {
+    let capture = Capture { library: Library::Shared, job_type: "p/e".into(), urls: vec![("u".into(), "d".into())] };
+    changed(page, |page| page.capture = Some(capture))
+}
+
+fn changed(page: Got, change: impl FnOnce(&mut Page)) -> Got {
+    let Got::Fetched(Ok(mut page)) = page else { panic!("{page:?}") };
+    change(&mut page);
+    Got::Fetched(Ok(page))
+}
+
+/// Page 1 is committed; pages 2 and 3, the last, are on their way together.
+fn with_group() -> (Driver, Arc<[Arc<CommitBatch>]>) {
+    let mut driver = Driver::tokens();
+    for (tag, next) in [(1, Some("b")), (2, Some("c")), (3, None)] {
+        driver.fetch();
+        driver.on(page(tag, next));
+    }
+    let group = together(&driver.on(committed()));
+    (driver, group)
 }
 
 // covers: ING-9.4-05

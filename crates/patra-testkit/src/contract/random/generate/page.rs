@@ -8,8 +8,8 @@ use patra_core::paging::Position;
 use patra_core::project::Library;
 use patra_core::record::{Record, Rejected, Version};
 use patra_core::state::{HoldKind, Operation};
-use patra_core::tx::{Capture, Checked, Lease, RunEnd, Tx};
-use patra_core::{Fence, Ts, Window};
+use patra_core::tx::{Capture, Checked, CommitBatch, Lease, RunEnd, Tx};
+use patra_core::{Fence, RunId, Ts, Window};
 
 use super::{Generator, next_batch};
 use crate::contract::make;
@@ -35,8 +35,15 @@ impl Generator {
         let (lease, run) = self.pick_run(store)?;
         let written = next_batch(store, run);
         let batch_no = if self.rng.chance(150) { written.saturating_sub(1).max(1) } else { written };
+        Some(match self.rng.chance(700) {
+            true => self.page(&lease, run, batch_no).into(),
+            false => Arc::<[_]>::from([self.page(&lease, run, batch_no), self.page(&lease, run, batch_no + 1)]).into(),
+        })
+    }
+
+    fn page(&mut self, lease: &Lease, run: RunId, batch_no: u32) -> Arc<CommitBatch> {
         let more = self.rng.chance(700);
-        let mut page = make::page(&lease, run, batch_no, self.records(), more);
+        let mut page = make::page(lease, run, batch_no, self.records(), more);
         if self.rng.chance(300) {
             page.rejected = self.rejected();
             page.stats.failed = page.rejected.len() as u32;
@@ -54,7 +61,7 @@ impl Generator {
         page.raw = self.rng.chance(200).then(|| make::raw("an answer", self.keep()));
         page.progress = self.rng.chance(900);
         page.capture = self.rng.chance(300).then(|| self.capture());
-        Some(Arc::new(page).into())
+        Arc::new(page)
     }
 
     fn capture(&mut self) -> Capture {
