@@ -21,7 +21,13 @@ impl Page {
         std::fs::create_dir(folder.path().join("sources")).unwrap();
         std::fs::write(folder.path().join("sources/demo.yaml"), demo.replace("127.0.0.1:8900", &far_side)).unwrap();
         let text = std::fs::read_to_string(root().join("docs").join(name)).unwrap();
-        let text = text.replace("127.0.0.1:8900", &far_side).replace("127.0.0.1:8080", &listen);
+        // People are slower than a machine under load: who follows a page finds the far side up.
+        let up = format!(
+            "far_side=$!\nuntil (: < /dev/tcp/{}) 2> /dev/null; do sleep 0.1; done\n",
+            far_side.replace(':', "/")
+        );
+        let text = text.replace("far_side=$!\n", &up).replace("127.0.0.1:8900", &far_side);
+        let text = text.replace("127.0.0.1:8080", &listen);
         Page { text, folder, listen }
     }
 

@@ -48,6 +48,7 @@ const DEV_EDGES: &[(&str, &[&str])] = &[
     ("patra-store-postgres", &["patra-testkit"]),
     ("patra-api", &["patra-testkit"]),
     ("patra-engine", &["patra-testkit"]),
+    ("patra", &["patra-testkit"]),
 ];
 
 /// A longer file wants to be two ideas.

@@ -25,7 +25,7 @@ impl Default for Options {
 }
 
 /// When the answers that wait for their commit have so many bytes, no further page is read.
-pub(super) const MAX_WAITING_BYTES: u64 = 2 << 20;
+pub(super) const MAX_WAITING_BYTES: u64 = 8 << 20;
 
 /// How often a store that fails is asked again to move a cursor.
 pub(super) const MAX_ADVANCE_RETRIES: u32 = 3;

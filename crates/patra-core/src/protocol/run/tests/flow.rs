@@ -47,7 +47,7 @@ fn the_reader_stays_within_reach_of_the_ledger() {
 
 #[test]
 fn large_pages_are_read_one_ahead() {
-    let large = |tag, next| changed(page(tag, next), |page| page.evidence.bytes = 3 << 20);
+    let large = |tag, next| changed(page(tag, next), |page| page.evidence.bytes = 9 << 20);
     let mut driver = Driver::tokens();
     driver.fetch();
     assert!(asks(&driver.on(large(1, Some("b")))));

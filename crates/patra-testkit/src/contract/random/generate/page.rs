@@ -67,9 +67,9 @@ impl Generator {
     fn capture(&mut self) -> Capture {
         let library = if self.rng.chance(400) { Library::Shared } else { Library::Project };
         let urls: BTreeSet<_> = (0..1 + self.rng.below(4)).map(|_| self.rng.below(20)).collect();
-        // A domain that no column takes, seldom: then none of them is stored.
+        // A domain that no column takes, seldom: then none of them is stored, now or before.
         let domain = if self.rng.chance(100) { "d".repeat(256) } else { "a.example".to_owned() };
-        let urls = urls.into_iter().map(|no| (format!("https://a.example/{no:02}"), domain.clone())).collect();
+        let urls = urls.into_iter().map(|no| (format!("https://{domain}/{no:02}"), domain.clone())).collect();
         Capture { library, job_type: "demo".into(), urls }
     }
 
