@@ -2,9 +2,8 @@
 //! secret or personal (ING-14.3-05, C-54).
 
 use serde_json::{Map, Value, json};
-use sha2::{Digest as _, Sha256};
 
-use patra_core::hash::sha256_hex;
+use patra_core::hash::{body_hash, sha256_hex};
 use patra_core::port::transport::Response;
 use patra_spec::Snapshot;
 
@@ -62,7 +61,7 @@ impl Digest {
                 "rateLimitRemaining": response.header("x-ratelimit-remaining"),
             },
             "bytes": response.body.len(),
-            "bodyHash": format!("sha256:{}", sha256_hex(&response.body)),
+            "bodyHash": body_hash(&response.body),
             "sample": format!("sha256:{}", sha256_hex(beginning(&response.body, MAX_SAMPLE))),
             "sampleText": sample_text(&response.body),
         });
@@ -109,10 +108,10 @@ fn refusal(refused: &Refused) -> Map<String, Value> {
 
 /// Keys, versions, content and mapped fields, in the order of the page: the same snapshot and the same bytes give the same.
 fn rows_hash(decoded: &Decoded) -> String {
-    let mut hasher = Sha256::new();
+    let mut all = Vec::new();
     let mut part = |bytes: &[u8]| {
-        hasher.update((bytes.len() as u64).to_be_bytes());
-        hasher.update(bytes);
+        all.extend_from_slice(&(bytes.len() as u64).to_be_bytes());
+        all.extend_from_slice(bytes);
     };
     for record in &decoded.records {
         part(record.key.as_bytes());
@@ -129,8 +128,7 @@ fn rows_hash(decoded: &Decoded) -> String {
         part(&rejected.index.to_be_bytes());
         part(rejected.reason.as_bytes());
     }
-    let hash: String = hasher.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hash}")
+    body_hash(&all)
 }
 
 fn beginning(body: &[u8], len: usize) -> &[u8] {

@@ -19,7 +19,7 @@ pub fn digest(parts: &[&str]) -> String {
     text
 }
 
-/// The bare SHA-256 of some bytes in hex, for bodies and samples.
+/// The bare SHA-256 of some bytes in hex, for samples, keys and names.
 pub fn sha256_hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(64);
     push_hex(&mut text, &Sha256::digest(bytes));
@@ -36,11 +36,17 @@ pub fn hmac_sha256_hex(key: &[u8], text: &[u8]) -> String {
     hex
 }
 
-/// 128 bits of SHA-256: enough to tell two payloads of one record apart.
+/// 128 bits of BLAKE3: enough to tell two payloads of one record apart. Every byte that is collected goes through it, and
+/// SHA-256 takes four times as long where the processor has no instruction for it.
 pub fn content_hash(bytes: &[u8]) -> [u8; 16] {
     let mut short = [0; 16];
-    short.copy_from_slice(&Sha256::digest(bytes)[..16]);
+    short.copy_from_slice(&blake3::hash(bytes).as_bytes()[..16]);
     short
+}
+
+/// The name and the BLAKE3 of some bytes in hex, for bodies and what was made of them.
+pub fn body_hash(bytes: &[u8]) -> String {
+    format!("blake3:{}", blake3::hash(bytes).to_hex())
 }
 
 /// JSON with sorted keys and no insignificant space.
