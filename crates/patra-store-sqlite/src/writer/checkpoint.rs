@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-/// Frames (64 MiB) that are not yet copied when a passive checkpoint is worth its sync. The pages of an index come
-/// again with every group, and one copy serves for all of them.
-const PASSIVE_FRAMES: i64 = 8_000;
+/// Frames (16 MiB) that are not yet copied when a passive checkpoint is worth its sync. The pages of an index come
+/// again with every group; one copy serves for all of them, so half of this would write a sixth more.
+const PASSIVE_FRAMES: i64 = 2_000;
 
-/// Frames in the WAL (128 MiB) when waiting a moment for readers is better than growing on.
-const RESTART_FRAMES: i64 = 16_000;
+/// Frames in the WAL (32 MiB) when waiting a moment for readers is better than growing on.
+const RESTART_FRAMES: i64 = 4_000;
 
 /// How long writers may be held up by a checkpoint that waits for readers.
 const READER_WAIT: Duration = Duration::from_millis(50);
