@@ -38,7 +38,7 @@ use item::Items;
 use paths::Paths;
 pub(crate) use scalar::said;
 use scalar::{flag, text};
-use walk::Wanted;
+use walk::{Listed, Wanted};
 
 /// What to take from bodies of one endpoint.
 #[derive(Debug)]
@@ -127,7 +127,7 @@ impl Decoder {
 
     /// Content that was asked for by id: whatever its time, it is wanted.
     pub(crate) fn of_details(spec: &Snapshot) -> Result<Decoder, Fault> {
-        Ok(Decoder { outside: false, single: true, ..Decoder::new(spec)? })
+        Ok(Decoder { outside: false, single: true, ..Decoder::whole(spec)? })
     }
 
     /// The same for what nobody stores: a record needs no time.
@@ -136,6 +136,13 @@ impl Decoder {
     }
 
     pub(crate) fn new(spec: &Snapshot) -> Result<Decoder, Fault> {
+        let decoder = Decoder::whole(spec)?;
+        let items = paths::parse(&decoder.items_path)?;
+        Ok(Decoder { body: decoder.body.listing(&items), ..decoder })
+    }
+
+    /// Without taking the list apart on the way: what stands there may be no list.
+    fn whole(spec: &Snapshot) -> Result<Decoder, Fault> {
         let (response, paging) = (&spec.response, spec.pagination.clone().unwrap_or_default());
         let mut paths = Paths::default();
         let slots = Slots {
@@ -179,8 +186,8 @@ impl Decoder {
         let (format, json): (&str, Bytes) = match &self.source {
             Source::Json { lenient } => {
                 let text = text()?;
-                match (self.body.find(text), lenient) {
-                    (Ok(found), _) => return self.page(body, &found, asked),
+                match (self.body.find_listed(text), lenient) {
+                    (Ok((found, listed)), _) => return self.page(body, &found, listed, asked),
                     (Err(error), false) => return Err(unreadable("JSON", error).into()),
                     (Err(error), true) => {
                         ("JSON", repair::control_characters(text).ok_or_else(|| unreadable("JSON", error))?.into())
@@ -199,15 +206,21 @@ impl Decoder {
 
     fn projected(&self, format: &str, body: &Bytes, asked: &Asked<'_>) -> Result<Decoded, Refused> {
         let text = std::str::from_utf8(body).map_err(|error| unreadable(format, error))?;
-        let found = self.body.find(text).map_err(|error| unreadable(format, error))?;
-        self.page(body, &found, asked)
+        let (found, listed) = self.body.find_listed(text).map_err(|error| unreadable(format, error))?;
+        self.page(body, &found, listed, asked)
     }
 
-    fn page<'a>(&self, body: &'a Bytes, found: &[Option<&'a RawValue>], asked: &Asked<'_>) -> Result<Decoded, Refused> {
+    fn page<'a>(
+        &self,
+        body: &'a Bytes,
+        found: &[Option<&'a RawValue>],
+        listed: Option<Listed<'a>>,
+        asked: &Asked<'_>,
+    ) -> Result<Decoded, Refused> {
         if let Some(refused) = self.errors.iter().find_map(|rule| rule.refusal(found)) {
             return Err(refused);
         }
-        let items = self.list(found[self.slots.items])?;
+        let items = self.list(listed, found[self.slots.items])?;
         let window = asked.window;
         let mut decoded = Decoded { facts: self.facts(found, items.len())?, ..Decoded::nothing() };
         decoded.records.reserve(if self.ids { 0 } else { items.len() });
@@ -261,7 +274,11 @@ impl Decoder {
     }
 
     /// An answer without the list is one of another form: the far side has changed (ING-12.1-04, G-11).
-    fn list<'a>(&self, found: Option<&'a RawValue>) -> Result<Vec<&'a RawValue>, Fault> {
+    fn list<'a>(
+        &self,
+        listed: Option<Listed<'a>>,
+        found: Option<&'a RawValue>,
+    ) -> Result<Vec<&'a RawValue>, Fault> {
         let wrong = |what: &str| {
             Fault::new(
                 Code::ParseError,
@@ -269,15 +286,20 @@ impl Decoder {
                 format!("items_path {} finds {what} in the answer", self.items_path),
             )
         };
-        match found.map(RawValue::get) {
-            None => Err(wrong("nothing")),
+        let listed = match (listed, found.map(RawValue::get)) {
+            (Some(listed), _) => listed,
+            (None, None) => return Err(wrong("nothing")),
+            (None, Some("null")) => Listed::Null,
+            (None, Some(object)) if object.starts_with('{') => Listed::Object,
+            (None, Some(list)) => serde_json::from_str(list).map_or(Listed::Other, Listed::List),
+        };
+        match listed {
+            Listed::List(items) => Ok(items),
             // Some far sides write null where they mean an empty list.
-            Some("null") => Ok(Vec::new()),
-            Some(object) if self.single && object.starts_with('{') => Ok(found.into_iter().collect()),
-            Some(object) if object.starts_with('{') => {
-                Err(wrong("an object and no list (it must name the list within)"))
-            }
-            Some(list) => serde_json::from_str(list).map_err(|_| wrong("something that is no list")),
+            Listed::Null => Ok(Vec::new()),
+            Listed::Object if self.single => Ok(found.into_iter().collect()),
+            Listed::Object => Err(wrong("an object and no list (it must name the list within)")),
+            Listed::Other => Err(wrong("something that is no list")),
         }
     }
 }

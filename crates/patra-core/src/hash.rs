@@ -37,7 +37,7 @@ pub fn hmac_sha256_hex(key: &[u8], text: &[u8]) -> String {
 }
 
 /// 128 bits of BLAKE3: enough to tell two payloads of one record apart. Every byte that is collected goes through it, and
-/// SHA-256 takes four times as long where the processor has no instruction for it.
+/// SHA-256 takes eight times as long where the processor has no instruction for it.
 pub fn content_hash(bytes: &[u8]) -> [u8; 16] {
     let mut short = [0; 16];
     short.copy_from_slice(&blake3::hash(bytes).as_bytes()[..16]);

@@ -545,12 +545,35 @@ WHEN (NEW.direction_code <> OLD.direction_code OR NEW.cursor_type_code <> OLD.cu
     AND (NEW.normalized_numeric IS NULL OR NEW.normalized_numeric < OLD.normalized_numeric)))
 EXECUTE FUNCTION cursor_forward();
 
--- Records. `payload` is the record as received; `fields` what the manifest maps from it ('' when it maps nothing).
-CREATE TABLE item (
+-- Within what the ids of records are unique (MAP-C-10). A number, because the index of records has it before every key.
+CREATE TABLE item_scope (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   project_key text COLLATE "C" NOT NULL,
   provenance_code text COLLATE "C" NOT NULL,
-  dedup_scope text COLLATE "C" NOT NULL,
+  dedup_scope text COLLATE "C" NOT NULL
+);
+CREATE UNIQUE INDEX uk_item_scope ON item_scope (project_key, provenance_code, dedup_scope);
+-- The number of a scope, which is made when it is the first time. Who comes at the same time waits, and looks again.
+CREATE FUNCTION item_scope_of(project text, code text, scope text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  number bigint;
+BEGIN
+  LOOP
+    SELECT id INTO number FROM item_scope WHERE project_key = project AND provenance_code = code AND dedup_scope = scope;
+    EXIT WHEN number IS NOT NULL;
+    INSERT INTO item_scope (project_key, provenance_code, dedup_scope) VALUES (project, code, scope)
+    ON CONFLICT DO NOTHING RETURNING id INTO number;
+    EXIT WHEN number IS NOT NULL;
+  END LOOP;
+  RETURN number;
+END $$;
+
+-- Records. `payload` is the record as received; `fields` what the manifest maps from it ('' when it maps nothing).
+CREATE TABLE item (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  scope_id bigint NOT NULL,
+  project_key text COLLATE "C" NOT NULL,
+  provenance_code text COLLATE "C" NOT NULL,
   dedup_key text COLLATE "C" NOT NULL,
   endpoint_name text COLLATE "C" NOT NULL,
   kind text COLLATE "C" NOT NULL,
@@ -570,7 +593,7 @@ CREATE TABLE item (
   -- Since when its content is gone; the key stays, so that it does not come back.
   emptied_at timestamptz
 );
-CREATE UNIQUE INDEX uk_item ON item (project_key, provenance_code, dedup_scope, dedup_key);
+CREATE UNIQUE INDEX uk_item ON item (scope_id, dedup_key);
 -- What a job has stored, by id.
 CREATE INDEX idx_item_run ON item (run_id, id);
 -- Tweets: an author's latest, a project's latest, and by the time of storing. A tweet's `updated_at` is when it was written.

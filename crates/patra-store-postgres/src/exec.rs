@@ -32,6 +32,7 @@ mod redrive;
 mod registry;
 mod retention;
 mod run;
+pub(crate) mod scope;
 mod scrape;
 pub(crate) mod segment;
 mod signal;

@@ -21,6 +21,7 @@ use patra_core::port::query::{Key, RawKept, StoredVersion};
 use patra_core::record::{Stream, Version};
 
 use crate::error::{Fail, refused};
+use crate::exec::scope::scope_id;
 use crate::json::JsonText;
 use crate::pool::Session;
 use crate::time::Time;
@@ -30,11 +31,15 @@ const KEY: &str = "
 SELECT prefix, hash, scope, revoked_at IS NOT NULL, projects, shared = 1 FROM api_key WHERE prefix = $1";
 const PING: &str = "SELECT max(version) FROM patra_migration";
 
-const STORED: &str = "
+const STORED: &str = concat!(
+    "
 SELECT item.dedup_key, item.updated_at, item.source_version, item.content_hash, item.mapping_generation
 FROM unnest($4::text[]) WITH ORDINALITY AS asked (key, place)
-JOIN item ON item.project_key = $1 AND item.provenance_code = $2 AND item.dedup_scope = $3 AND item.dedup_key = asked.key
-ORDER BY asked.place";
+JOIN item ON item.scope_id = ",
+    scope_id!("$1", "$2", "$3"),
+    " AND item.dedup_key = asked.key
+ORDER BY asked.place"
+);
 
 const RAW: &str = "
 SELECT status, headers, body, expires_at FROM ing_raw

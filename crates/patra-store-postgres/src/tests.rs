@@ -252,10 +252,10 @@ async fn the_tweets_of_an_author_are_found_by_their_index() {
     let Some((_store, client, schema)) = migrated().await else { return };
     client
         .batch_execute(
-            r#"INSERT INTO item (project_key, provenance_code, dedup_scope, dedup_key, endpoint_name, kind, updated_at,
+            r#"INSERT INTO item (project_key, provenance_code, scope_id, dedup_key, endpoint_name, kind, updated_at,
                source_version, content_hash, fields, payload, run_id, batch_no, mapping_generation, refresh_checked_at,
                created_at, stored_at)
-             SELECT 'default', 'x', 'tweet', n, 'e', 'tweet', now() - n * interval '1 second', 0, '',
+             SELECT 'default', 'x', 1, n, 'e', 'tweet', now() - n * interval '1 second', 0, '',
                '{"author_username":"User' || n % 100 || '"}', '{}', 1, 1, '', now(), now(), now()
              FROM generate_series(1, 20000) n;
              ANALYZE item"#,

@@ -552,12 +552,21 @@ BEGIN
   SELECT RAISE(ABORT, 'the direction of a cursor is fixed');
 END;
 
--- Records. `payload` is the record as received; `fields` what the manifest maps from it ('' when it maps nothing).
-CREATE TABLE item (
+-- Within what the ids of records are unique (MAP-C-10). A number, because the index of records has it before every key.
+CREATE TABLE item_scope (
   id INTEGER PRIMARY KEY,
   project_key TEXT NOT NULL,
   provenance_code TEXT NOT NULL,
-  dedup_scope TEXT NOT NULL,
+  dedup_scope TEXT NOT NULL
+);
+CREATE UNIQUE INDEX uk_item_scope ON item_scope (project_key, provenance_code, dedup_scope);
+
+-- Records. `payload` is the record as received; `fields` what the manifest maps from it ('' when it maps nothing).
+CREATE TABLE item (
+  id INTEGER PRIMARY KEY,
+  scope_id INTEGER NOT NULL,
+  project_key TEXT NOT NULL,
+  provenance_code TEXT NOT NULL,
   dedup_key TEXT NOT NULL,
   endpoint_name TEXT NOT NULL,
   kind TEXT NOT NULL,
@@ -576,7 +585,7 @@ CREATE TABLE item (
   -- Since when its content is gone; the key stays, so that it does not come back.
   emptied_at INTEGER
 );
-CREATE UNIQUE INDEX uk_item ON item (project_key, provenance_code, dedup_scope, dedup_key);
+CREATE UNIQUE INDEX uk_item ON item (scope_id, dedup_key);
 -- What a job has stored.
 CREATE INDEX idx_item_run ON item (run_id);
 -- Tweets: an author's latest, a project's latest, and by the time of storing. A tweet's `updated_at` is when it was written.

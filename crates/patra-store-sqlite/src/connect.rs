@@ -20,9 +20,9 @@ const PAGE_SIZE: u32 = 8_192;
 const WRITER_CACHE: i64 = -40 * 1_024;
 const READER_CACHE: i64 = -8 * 1_024;
 
-/// The size that a WAL file which had to grow is cut back to. What steady writing needs stays allocated; idle time
-/// frees that too.
-const JOURNAL_SIZE_LIMIT: i64 = 16 * 1_024 * 1_024;
+/// The size that a WAL file which had to grow is cut back to. What steady writing needs stays allocated (the checkpoint
+/// lets it come to 32 MiB); idle time frees that too.
+const JOURNAL_SIZE_LIMIT: i64 = 40 * 1_024 * 1_024;
 
 /// More than there are statements in this crate, so that none is ever prepared twice.
 const STATEMENT_CACHE: usize = 512;

@@ -31,6 +31,7 @@ mod redrive;
 mod registry;
 mod retention;
 mod run;
+pub(crate) mod scope;
 mod scrape;
 pub(crate) mod segment;
 mod signal;
@@ -88,6 +89,7 @@ pub(crate) const STATEMENTS: &[&[&str]] = &[
     registry::UPSERT_SECTION,
     retention::STATEMENTS,
     run::STATEMENTS,
+    scope::STATEMENTS,
     scrape::STATEMENTS,
     segment::STATEMENTS,
     signal::STATEMENTS,
@@ -107,6 +109,7 @@ pub(crate) const EXECUTOR: &[&[&str]] = &[
     cursor::STATEMENTS,
     ledger::STATEMENTS,
     run::STATEMENTS,
+    scope::STATEMENTS,
     split::STATEMENTS,
 ];
 

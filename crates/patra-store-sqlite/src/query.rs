@@ -27,6 +27,7 @@ use patra_core::{PlanId, RunId};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Result;
+use crate::exec::scope::scope_id;
 use crate::exec::{candidate, segment};
 use crate::reader::SqliteReader;
 use crate::sql::{time, word};
@@ -34,10 +35,11 @@ use crate::sql::{time, word};
 const READ_SNAPSHOT: &str = "SELECT body FROM ing_snapshot WHERE hash = ?1";
 const READ_KEY: &str =
     "SELECT prefix, hash, scope, revoked_at IS NOT NULL, projects, shared FROM api_key WHERE prefix = ?1";
-const READ_STORED: &str = "
-SELECT updated_at, source_version, content_hash, mapping_generation
-FROM item
-WHERE project_key = ?1 AND provenance_code = ?2 AND dedup_scope = ?3 AND dedup_key = ?4";
+const READ_STORED: &str = concat!(
+    "SELECT updated_at, source_version, content_hash, mapping_generation FROM item WHERE scope_id = ",
+    scope_id!("?1", "?2", "?3"),
+    " AND dedup_key = ?4"
+);
 const READ_VERSION: &str = "SELECT max(version) FROM patra_migration";
 
 #[cfg(test)]

@@ -120,7 +120,7 @@ fn the_hot_statements_use_their_indexes_and_sort_nothing() {
     );
     check(
         exec::hot::READ_PARENTS,
-        "SEARCH item USING INDEX uk_item (project_key=? AND provenance_code=? AND dedup_scope=? AND dedup_key>?)",
+        "SEARCH item USING INDEX uk_item (scope_id=? AND dedup_key>?)",
     );
     check(exec::hot::READ_EXPIRED, "SEARCH ing_task USING INDEX idx_task_queue (leased_until<?)");
     check(exec::hot::BEYOND_FORWARD, "SEARCH ing_task USING INDEX idx_task_cover (cursor_id=? AND window_to>?)");
@@ -143,7 +143,7 @@ fn the_hot_statements_use_their_indexes_and_sort_nothing() {
     let of_stream = "(project_key=? AND provenance_code=? AND endpoint_name=?)";
     check(exec::hot::HAS_ISOLATED, &format!("USING COVERING INDEX idx_quarantine_key {of_stream}"));
     check(exec::hot::HAS_ISOLATED, &format!("USING INDEX uk_signal_open {of_stream}"));
-    let of_key = "uk_item (project_key=? AND provenance_code=? AND dedup_scope=? AND dedup_key>?)";
+    let of_key = "uk_item (scope_id=? AND dedup_key>?)";
     check(exec::hot::STALE, of_key);
     check(exec::hot::MAPPED_OTHERWISE, of_key);
     check(exec::hot::SIGNALLED, "USING COVERING INDEX uk_signal_open");
@@ -160,7 +160,7 @@ fn the_hot_statements_use_their_indexes_and_sort_nothing() {
     assert!(due.contains("SEARCH source USING INDEX idx_source_due (next_due_at"), "{due}");
     check(
         exec::hot::REPLACE_ITEM,
-        "USING INDEX uk_item (project_key=? AND provenance_code=? AND dedup_scope=? AND dedup_key=?)",
+        "USING INDEX uk_item (scope_id=? AND dedup_key=?)",
     );
 }
 

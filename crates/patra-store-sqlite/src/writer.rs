@@ -16,6 +16,7 @@ use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use self::checkpoint::Checkpoint;
+use self::group::Backlog;
 use crate::error::Result;
 
 /// Operations that may wait at a time. Whoever comes after that waits outside: back-pressure, not memory.
@@ -44,7 +45,8 @@ impl Writer {
     pub(crate) fn start(connection: Connection, clock: Arc<dyn Clock>, execute: Execute) -> io::Result<Writer> {
         let (jobs, waiting) = channel();
         let clock = Monotonic { clock, last: Ts::MIN };
-        let work = Work { connection, clock, execute, waiting, checkpoint: Checkpoint::default() };
+        let (backlog, checkpoint) = (Backlog::default(), Checkpoint::default());
+        let work = Work { connection, clock, execute, waiting, backlog, checkpoint };
         let thread = thread::Builder::new().name("patra-sqlite".into()).spawn(move || work.run())?;
         let room = Arc::new(Semaphore::new(MAX_WAITING));
         Ok(Writer { room, jobs: Some(jobs), thread: Some(thread) })
@@ -78,13 +80,14 @@ struct Work {
     clock: Monotonic,
     execute: Execute,
     waiting: Receiver<Job>,
+    backlog: Backlog,
     checkpoint: Checkpoint,
 }
 
 impl Work {
     fn run(mut self) {
-        while let Some(first) = self.next() {
-            let jobs = group::collect(first, &self.waiting);
+        while self.wait() {
+            let jobs = self.backlog.next(&self.waiting);
             let operations = jobs.iter().map(|job| &job.tx);
             let answers = group::commit(&self.connection, operations, self.execute, &mut || self.clock.now());
             for (job, answer) in jobs.into_iter().zip(answers) {
@@ -99,16 +102,20 @@ impl Work {
         }
     }
 
-    /// The next operation; `None` when the handle is gone. Idle time is used to empty the WAL.
-    fn next(&mut self) -> Option<Job> {
-        while let Some(patience) = self.checkpoint.patience() {
-            match self.waiting.recv_timeout(patience) {
-                Ok(job) => return Some(job),
-                Err(RecvTimeoutError::Disconnected) => return None,
+    /// Until there is something to do; false when the handle is gone. Idle time is used to empty the WAL.
+    fn wait(&mut self) -> bool {
+        while self.backlog.is_empty() {
+            let next = match self.checkpoint.patience() {
+                Some(patience) => self.waiting.recv_timeout(patience),
+                None => self.waiting.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match next {
+                Ok(job) => self.backlog.push(job),
+                Err(RecvTimeoutError::Disconnected) => return false,
                 Err(RecvTimeoutError::Timeout) => self.checkpoint.on_idle(&self.connection),
             }
         }
-        self.waiting.recv().ok()
+        true
     }
 }
 

@@ -16,10 +16,21 @@ pub(super) struct Wanted {
     slots: usize,
 }
 
+/// What was found in the place of a list.
+#[derive(Debug)]
+pub(super) enum Listed<'a> {
+    List(Vec<&'a RawValue>),
+    Null,
+    Object,
+    Other,
+}
+
 #[derive(Debug, Default)]
 struct Node {
     /// Values that are wanted here, by their place in the answer.
     here: Vec<usize>,
+    /// What is wanted here is a list, to be taken apart on the way.
+    list: bool,
     keys: Vec<(String, Node)>,
     indexes: Vec<(usize, Node)>,
 }
@@ -38,11 +49,26 @@ impl Wanted {
         Wanted { root, slots: selectors.len() }
     }
 
+    /// What is wanted at this place alone is a list: it is taken apart in the same pass, and has no text of its own.
+    pub(super) fn listing(mut self, selector: &Selector) -> Wanted {
+        let node = selector.segments().iter().fold(&mut self.root, |node, segment| node.child(segment));
+        node.list = node.here.len() == 1 && node.is_leaf();
+        self
+    }
+
     /// The raw text at each wanted place. The whole text is checked to be JSON on the way.
     pub(super) fn find<'a>(&self, text: &'a str) -> Result<Vec<Option<&'a RawValue>>, serde_json::Error> {
-        let mut found = Vec::new();
-        self.find_into(text, &mut found)?;
-        Ok(found)
+        Ok(self.find_listed(text)?.0)
+    }
+
+    /// The same, and the list, if there is one to be taken apart.
+    pub(super) fn find_listed<'a>(
+        &self,
+        text: &'a str,
+    ) -> Result<(Vec<Option<&'a RawValue>>, Option<Listed<'a>>), serde_json::Error> {
+        let (mut found, mut listed) = (vec![None; self.slots], None);
+        self.walk(text, &mut found, &mut listed)?;
+        Ok((found, listed))
     }
 
     /// The same into a list that was used before.
@@ -53,8 +79,17 @@ impl Wanted {
     ) -> Result<(), serde_json::Error> {
         found.clear();
         found.resize(self.slots, None);
+        self.walk(text, found, &mut None)
+    }
+
+    fn walk<'a>(
+        &self,
+        text: &'a str,
+        found: &mut [Option<&'a RawValue>],
+        listed: &mut Option<Listed<'a>>,
+    ) -> Result<(), serde_json::Error> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
-        Seed { node: &self.root, found }.deserialize(&mut deserializer)?;
+        Seed { node: &self.root, found, listed }.deserialize(&mut deserializer)?;
         deserializer.end()
     }
 }
@@ -82,6 +117,7 @@ impl Node {
 struct Seed<'n, 'f, 'a> {
     node: &'n Node,
     found: &'f mut [Option<&'a RawValue>],
+    listed: &'f mut Option<Listed<'a>>,
 }
 
 impl<'a> DeserializeSeed<'a> for Seed<'_, '_, 'a> {
@@ -90,6 +126,10 @@ impl<'a> DeserializeSeed<'a> for Seed<'_, '_, 'a> {
     fn deserialize<D: serde::Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
         if self.node.here.is_empty() {
             return deserializer.deserialize_any(self);
+        }
+        if self.node.list {
+            *self.listed = Some(deserializer.deserialize_any(ListVisitor)?);
+            return Ok(());
         }
         let raw: &'a RawValue = serde::Deserialize::deserialize(deserializer)?;
         for slot in &self.node.here {
@@ -113,7 +153,7 @@ impl<'a> Visitor<'a> for Seed<'_, '_, 'a> {
     fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key_seed(KeySeed(&self.node.keys))? {
             match key {
-                Some(node) => map.next_value_seed(Seed { node, found: &mut *self.found })?,
+                Some(node) => map.next_value_seed(Seed { node, found: &mut *self.found, listed: &mut *self.listed })?,
                 None => {
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -125,7 +165,7 @@ impl<'a> Visitor<'a> for Seed<'_, '_, 'a> {
     fn visit_seq<A: SeqAccess<'a>>(self, mut seq: A) -> Result<(), A::Error> {
         for at in 0.. {
             let more = match self.node.indexes.iter().find(|(index, _)| *index == at) {
-                Some((_, node)) => seq.next_element_seed(Seed { node, found: &mut *self.found })?.is_some(),
+                Some((_, node)) => seq.next_element_seed(Seed { node, found: &mut *self.found, listed: &mut *self.listed })?.is_some(),
                 None => seq.next_element::<IgnoredAny>()?.is_some(),
             };
             if !more {
@@ -152,6 +192,48 @@ impl<'a> Visitor<'a> for Seed<'_, '_, 'a> {
     }
     fn visit_unit<E>(self) -> Result<(), E> {
         Ok(())
+    }
+}
+
+struct ListVisitor;
+
+impl<'a> Visitor<'a> for ListVisitor {
+    type Value = Listed<'a>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_seq<A: SeqAccess<'a>>(self, mut seq: A) -> Result<Listed<'a>, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Listed::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Listed<'a>, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Listed::Object)
+    }
+
+    fn visit_unit<E>(self) -> Result<Listed<'a>, E> {
+        Ok(Listed::Null)
+    }
+    fn visit_bool<E>(self, _: bool) -> Result<Listed<'a>, E> {
+        Ok(Listed::Other)
+    }
+    fn visit_i64<E>(self, _: i64) -> Result<Listed<'a>, E> {
+        Ok(Listed::Other)
+    }
+    fn visit_u64<E>(self, _: u64) -> Result<Listed<'a>, E> {
+        Ok(Listed::Other)
+    }
+    fn visit_f64<E>(self, _: f64) -> Result<Listed<'a>, E> {
+        Ok(Listed::Other)
+    }
+    fn visit_str<E>(self, _: &str) -> Result<Listed<'a>, E> {
+        Ok(Listed::Other)
     }
 }
 

@@ -135,6 +135,8 @@ pub struct Run {
     reader: Reader,
     /// Read, waiting for their commit.
     queue: VecDeque<Arc<CommitBatch>>,
+    /// Until when the first of them may wait for others.
+    ripe_at: Ts,
     /// How many pages are on their way to the store.
     committing: usize,
     /// How many of the pages that wait come alone: what is left of a group that failed.
@@ -153,6 +155,8 @@ pub struct Run {
     advice: Advice,
     /// When the reading began.
     began: Ts,
+    /// When something happened last.
+    now: Ts,
 }
 
 #[derive(Debug)]
@@ -190,6 +194,7 @@ impl Run {
             polling: Polling::default(),
             advice: Advice::default(),
             began: Ts::MAX,
+            now: Ts::MIN,
             lease,
             options,
             rng,
@@ -199,6 +204,7 @@ impl Run {
             stats: RunStats::default(),
             reader: Reader::default(),
             queue: VecDeque::new(),
+            ripe_at: Ts::MAX,
             committing: 0,
             singly: 0,
             verdict: None,
@@ -223,6 +229,7 @@ impl Run {
 
     /// Timers that have run out. Call at [`Run::wake_at`], and as often as you like.
     pub fn poll(&mut self, now: Ts, wants: &mut Vec<Want>) {
+        self.now = now;
         let due = matches!(self.store, StoreSlot::Retry { at, .. } if now >= at);
         if let (true, StoreSlot::Retry { tx, tries, .. }) = (due, &self.store) {
             let (tx, tries) = (tx.clone(), *tries);
@@ -235,17 +242,19 @@ impl Run {
             }
             self.screen_again(now, wants);
         }
+        self.send_pages(wants);
     }
 
     pub fn wake_at(&self) -> Ts {
         let store = if let StoreSlot::Retry { at, .. } = self.store { at } else { Ts::MAX };
-        store.min(self.reader.wake_at())
+        store.min(self.reader.wake_at()).min(self.send_at())
     }
 
     pub fn on(&mut self, now: Ts, got: Got, wants: &mut Vec<Want>) {
         if self.is_over() {
             return;
         }
+        self.now = now;
         match got {
             Got::Lost => self.on_lost(wants),
             Got::Stop { why } => self.stop(why, wants),

@@ -142,6 +142,11 @@ mod tests {
     fn a_request_is_the_same_whoever_asks_and_differs_by_what_is_named() {
         let same = request(&digest("a", Some(7)), &digest("a", None).to_string());
         assert_eq!((same.result, same.recorded.as_str()), (Agreement::Same, "GET https://x.org/a"));
+        let mut templated = digest("a", None);
+        templated["urlTemplate"] = "https://x.org/{{ page }}".into();
+        for (recorded, replayed) in [(&templated, &digest("a", None)), (&digest("a", None), &templated)] {
+            assert_eq!(request(recorded, &replayed.to_string()).result, Agreement::Same, "recorded before templates were");
+        }
         let other = request(&digest("a", None), &digest("b", None).to_string());
         assert_eq!(other.result, Agreement::Different);
         assert_eq!((other.recorded.as_str(), other.replayed.as_str()), (r#"query {"q":"a"}"#, r#"query {"q":"b"}"#));

@@ -40,17 +40,21 @@ SELECT id, stats, batch_no FROM ing_task_run_batch
 WHERE run_id = $1 AND batch_no = ANY ($2) AND status_code = 'SUCCEEDED'";
 
 /// Records come one per key and sorted by key: no row is met twice, and two pages that share keys lock them in the same
-/// order (groups of pages need not: one that meets a deadlock is repeated page by page). `xmax` is 0 in a row that was inserted, not updated; what comes back in neither form was not newer.
+/// order (groups of pages need not: one that meets a deadlock is repeated page by page). `xmax` is 0 in a row that was
+/// inserted, not updated; what comes back in neither form was not newer.
 const STORE_ITEMS: &str = "
-WITH stored AS (
-  INSERT INTO item (project_key, provenance_code, dedup_scope, endpoint_name, kind, run_id, batch_no, dedup_key,
+WITH scope AS MATERIALIZED (
+  SELECT item_scope_of($1, $2, $3) AS id
+),
+stored AS (
+  INSERT INTO item (scope_id, project_key, provenance_code, endpoint_name, kind, run_id, batch_no, dedup_key,
     updated_at, source_version, content_hash, fields, payload, created_at, stored_at, mapping_generation,
     refresh_checked_at)
-  SELECT $1, $2, $3, $4, $5, $6, $7, r.dedup_key, r.updated_at, r.source_version, r.content_hash, r.fields, r.payload,
+  SELECT scope.id, $1, $2, $4, $5, $6, $7, r.dedup_key, r.updated_at, r.source_version, r.content_hash, r.fields, r.payload,
     $14, $14, $15, $14
   FROM unnest($8::text[], $9::timestamptz[], $10::bigint[], $11::bytea[], $12::text[], $13::text[])
-    AS r (dedup_key, updated_at, source_version, content_hash, fields, payload)
-  ON CONFLICT (project_key, provenance_code, dedup_scope, dedup_key) DO UPDATE
+    AS r (dedup_key, updated_at, source_version, content_hash, fields, payload), scope
+  ON CONFLICT (scope_id, dedup_key) DO UPDATE
   SET endpoint_name = excluded.endpoint_name, kind = excluded.kind, updated_at = excluded.updated_at,
     source_version = excluded.source_version, content_hash = excluded.content_hash, fields = excluded.fields,
     payload = excluded.payload, run_id = excluded.run_id, batch_no = excluded.batch_no, stored_at = excluded.stored_at,

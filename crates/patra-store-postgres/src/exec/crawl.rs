@@ -11,6 +11,7 @@ use patra_core::tx::{
 use tokio_postgres::Row;
 
 use super::execution::{self, Found};
+use super::scope::scope_id;
 use super::{NOW, cookie, count, moment, urls};
 use crate::error::{Fail, refused};
 use crate::pool::{Session, pipeline};
@@ -88,14 +89,14 @@ RETURNING c.id";
 
 const INSERT_ITEM: &str = "
 INSERT INTO item
-  (project_key, provenance_code, dedup_scope, dedup_key, endpoint_name, kind, updated_at, source_version,
+  (project_key, provenance_code, scope_id, dedup_key, endpoint_name, kind, updated_at, source_version,
    content_hash, fields, payload, run_id, batch_no, created_at, stored_at, refresh_checked_at, mapping_generation)
-VALUES ($1, $2, 'note', $3, 'note', 'note', $7, 0, $4, $5, $6, 0, 0, $7, $7, $7, '')
-ON CONFLICT (project_key, provenance_code, dedup_scope, dedup_key) DO NOTHING
+VALUES ($1, $2, item_scope_of($1, $2, 'note'), $3, 'note', 'note', $7, 0, $4, $5, $6, 0, 0, $7, $7, $7, '')
+ON CONFLICT (scope_id, dedup_key) DO NOTHING
 RETURNING id";
 
-const FIND_ITEM: &str = "
-SELECT id FROM item WHERE project_key = $1 AND provenance_code = $2 AND dedup_scope = 'note' AND dedup_key = $3";
+const FIND_ITEM: &str =
+    concat!("SELECT id FROM item WHERE scope_id = ", scope_id!("$1", "$2", "'note'"), " AND dedup_key = $3");
 
 const INSERT_NOTE: &str = "
 INSERT INTO item_note (item_id, project_key, platform, note_id, note_url, idempotency_key, exec_meta, published_at)

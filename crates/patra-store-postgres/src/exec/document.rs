@@ -2,26 +2,29 @@
 
 use patra_core::tx::{DocumentPut, PutDocument};
 
+use super::scope::scope_id;
 use crate::error::Fail;
 use crate::pool::{Session, pipeline};
 
 /// `xmax` is 0 in a row that was inserted, not updated; nothing comes back of one that stays as it is.
 const PUT: &str = "
 INSERT INTO item
-  (project_key, provenance_code, dedup_scope, dedup_key, endpoint_name, kind, updated_at, source_version,
+  (project_key, provenance_code, scope_id, dedup_key, endpoint_name, kind, updated_at, source_version,
    content_hash, fields, payload, run_id, batch_no, created_at, stored_at, refresh_checked_at, mapping_generation)
-SELECT $1, 'documents', 'document', $2, 'documents', 'document', now, 0, $3, $4, $5, 0, 0, now, now, now, ''
-FROM (SELECT clock_timestamp() AS now) AS moment
-ON CONFLICT (project_key, provenance_code, dedup_scope, dedup_key) DO UPDATE
+SELECT $1, 'documents', scope, $2, 'documents', 'document', now, 0, $3, $4, $5, 0, 0, now, now, now, ''
+FROM (SELECT clock_timestamp() AS now, item_scope_of($1, 'documents', 'document') AS scope OFFSET 0) AS moment
+ON CONFLICT (scope_id, dedup_key) DO UPDATE
 SET updated_at = excluded.updated_at, content_hash = excluded.content_hash, fields = excluded.fields,
   payload = excluded.payload, stored_at = excluded.stored_at, refresh_checked_at = excluded.refresh_checked_at,
   emptied_at = NULL
 WHERE item.content_hash <> excluded.content_hash OR item.emptied_at IS NOT NULL
 RETURNING id, xmax = 0";
 
-const FIND: &str = "
-SELECT id FROM item
-WHERE project_key = $1 AND provenance_code = 'documents' AND dedup_scope = 'document' AND dedup_key = $2";
+const FIND: &str = concat!(
+    "SELECT id FROM item WHERE scope_id = ",
+    scope_id!("$1", "'documents'", "'document'"),
+    " AND dedup_key = $2"
+);
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[PUT, FIND];

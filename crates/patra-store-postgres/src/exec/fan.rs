@@ -2,6 +2,7 @@
 
 use patra_core::tx::{FanOut, FannedOut, MAX_PARENTS, MAX_WAITING, Parent, ReadParents, TxError};
 
+use super::scope::scope_id;
 use super::{NOW, count, moment};
 use crate::error::{Fail, refused};
 use crate::json::{Json, JsonText};
@@ -37,14 +38,17 @@ SET status_code = $2, record_remarks = coalesce($3, record_remarks), not_before 
   lease_owner = NULL, leased_until = NULL
 WHERE id = $1";
 
-const READ_PARENTS: &str = "
+const READ_PARENTS: &str = concat!(
+    "
 SELECT item.dedup_key, CASE WHEN $6 THEN item.payload ELSE '' END,
   (SELECT task.params FROM ing_task_run run JOIN ing_task task ON task.id = run.task_id WHERE run.id = item.run_id)
 FROM item
-WHERE item.project_key = $1 AND item.provenance_code = $2 AND item.dedup_scope = $3 AND item.dedup_key > $4
-  AND item.endpoint_name = $5
+WHERE item.scope_id = ",
+    scope_id!("$1", "$2", "$3"),
+    " AND item.dedup_key > $4 AND item.endpoint_name = $5
 ORDER BY item.dedup_key
-LIMIT $7";
+LIMIT $7"
+);
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[LOCK_TRIGGER, INSERT_CHILDREN, COUNT_CHILDREN, GO_ON, READ_PARENTS];

@@ -15,6 +15,7 @@ use tokio_postgres::Statement;
 
 use super::claim::{lease_columns, read_lease};
 use super::hold::covers_task;
+use super::scope::scope_id;
 use super::scrape::{self, Begun};
 use super::source::{self, Kept, provisional};
 use super::{NOW, fetched, micros, moment};
@@ -153,12 +154,15 @@ WHERE id = $1 AND jsonb_typeof(config -> 'url') = 'string' AND NOT EXISTS (
   WHERE other.project_key = source.project_key AND other.source_key = source.type || ' ' || $2 AND other.is_deleted = 0)";
 
 /// The records' rows are locked by then: whoever wants to empty one waits, or has done so.
-pub(super) const LINK: &str = "
+pub(super) const LINK: &str = concat!(
+    "
 INSERT INTO item_source (source_id, item_id, project_key, kind, fetched_at)
 SELECT $1, id, project_key, kind, $6 FROM item
-WHERE emptied_at IS NULL AND project_key = $2 AND provenance_code = $3 AND dedup_scope = $4
-  AND dedup_key = ANY ($5::text[])
-ON CONFLICT (source_id, item_id) DO NOTHING";
+WHERE emptied_at IS NULL AND scope_id = ",
+    scope_id!("$2", "$3", "$4"),
+    " AND dedup_key = ANY ($5::text[])
+ON CONFLICT (source_id, item_id) DO NOTHING"
+);
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[

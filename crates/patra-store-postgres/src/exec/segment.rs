@@ -5,6 +5,7 @@ use patra_core::tx::{IdRange, MAX_SEGMENTS, ReadSegments, Segments, Wanted};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
+use super::scope::scope_id;
 use super::{NOW, moment};
 use crate::error::Fail;
 use crate::pool::{Session, pipeline};
@@ -13,19 +14,27 @@ use crate::time::Time;
 /// The wanted keys behind `$5`, for one way to want them.
 macro_rules! stale {
     () => {
-        "
+        concat!(
+            "
   SELECT dedup_key AS key FROM item
-  WHERE project_key = $1 AND provenance_code = $2 AND dedup_scope = $3 AND endpoint_name = $4 AND dedup_key > $5
+  WHERE scope_id = ",
+            scope_id!("$1", "$2", "$3"),
+            " AND endpoint_name = $4 AND dedup_key > $5
     AND refresh_checked_at < $6::timestamptz"
+        )
     };
 }
 
 macro_rules! mapped_otherwise {
     () => {
-        "
+        concat!(
+            "
   SELECT dedup_key AS key FROM item
-  WHERE project_key = $1 AND provenance_code = $2 AND dedup_scope = $3 AND endpoint_name = $4 AND dedup_key > $5
+  WHERE scope_id = ",
+            scope_id!("$1", "$2", "$3"),
+            " AND endpoint_name = $4 AND dedup_key > $5
     AND mapping_generation <> $6::text"
+        )
     };
 }
 

@@ -4,6 +4,7 @@ use patra_core::tx::{Abandon, Abandoned, CommitBatch, MAX_SIGNAL_KEYS, MAX_SIGNA
 use tokio_postgres::Statement;
 
 use super::count;
+use super::scope::scope_id;
 use crate::error::{Fail, refused};
 use crate::json::Json;
 use crate::pool::{Session, pipeline};
@@ -49,20 +50,27 @@ WHERE status_code = 'SIGNALLED' AND project_key = $1 AND provenance_code = $2 AN
   AND dedup_key = ANY ($4::text[])";
 
 /// The rows that [`CHECK`] and the records of its page write, in the order in which everybody locks them.
-pub(super) const LOCK_ITEMS: &str = "
+pub(super) const LOCK_ITEMS: &str = concat!(
+    "
 SELECT id FROM item
-WHERE project_key = $1 AND provenance_code = $2 AND dedup_scope = $3 AND dedup_key = ANY ($4::text[])
+WHERE scope_id = ",
+    scope_id!("$1", "$2", "$3"),
+    " AND dedup_key = ANY ($4::text[])
 ORDER BY dedup_key
-FOR UPDATE";
+FOR UPDATE"
+);
 
 /// What an UPDATE looked at.
-pub(super) const CHECK: &str = "
+pub(super) const CHECK: &str = concat!(
+    "
 WITH given AS MATERIALIZED (
   SELECT * FROM unnest($5::text[], $6::text[]) AS given (key, failed)
 ),
 items AS (
   UPDATE item SET refresh_checked_at = $7
-  WHERE project_key = $1 AND provenance_code = $2 AND dedup_scope = $4 AND dedup_key = ANY ($9::text[])
+  WHERE scope_id = ",
+    scope_id!("$1", "$2", "$4"),
+    " AND dedup_key = ANY ($9::text[])
 ),
 signals AS (
   UPDATE ing_signal s
@@ -82,7 +90,8 @@ settled AS (
 UPDATE item_quarantine q SET status_code = settled.status_code
 FROM settled
 WHERE q.status_code = 'SIGNALLED' AND q.project_key = $1 AND q.provenance_code = $2 AND q.endpoint_name = $3
-  AND q.dedup_key = settled.key";
+  AND q.dedup_key = settled.key"
+);
 
 const LOCK_ROW: &str = "
 SELECT status_code IN ('OPEN', 'SIGNALLED') FROM item_quarantine WHERE id = $1 FOR UPDATE";

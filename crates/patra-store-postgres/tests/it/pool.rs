@@ -132,10 +132,10 @@ async fn views_can_be_read_whatever_the_items_hold() {
     let beside = schema.client().await;
     let tweet = |id: i32, author: &str, fields: &str| {
         format!(
-            "INSERT INTO item (project_key, provenance_code, dedup_scope, dedup_key, endpoint_name, kind, updated_at,
+            "INSERT INTO item (project_key, provenance_code, scope_id, dedup_key, endpoint_name, kind, updated_at,
                source_version, content_hash, fields, payload, run_id, batch_no, mapping_generation, refresh_checked_at,
                created_at, stored_at, emptied_at)
-             VALUES ('p', 'x', 'tweet', '{id}', 'e', 'tweet', now(), 0, '', '{fields}', '', 0, 0, '', now(), now(), now(),
+             VALUES ('p', 'x', -1, '{id}', 'e', 'tweet', now(), 0, '', '{fields}', '', 0, 0, '', now(), now(), now(),
                CASE WHEN '{author}' = '' THEN now() END)"
         )
     };

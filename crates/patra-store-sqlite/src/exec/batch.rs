@@ -5,9 +5,9 @@ use std::str;
 use patra_core::record::{Record, Rejected};
 use patra_core::tx::{BatchCommitted, BatchStats, Captured, CommitBatch, LeaseRef, TxError};
 use patra_core::{BatchId, Ts};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Statement, params};
 
-use super::{candidate, ledger, poll, pool, signal};
+use super::{candidate, ledger, poll, pool, scope, signal};
 use crate::error::{Error, Result};
 use crate::sql::maybe_time;
 
@@ -24,16 +24,16 @@ SELECT id, stats FROM ing_task_run_batch WHERE run_id = ?1 AND batch_no = ?2 AND
 
 const INSERT_ITEM: &str = "
 INSERT INTO item
-  (project_key, provenance_code, dedup_scope, dedup_key, endpoint_name, kind, updated_at, source_version,
+  (project_key, provenance_code, scope_id, dedup_key, endpoint_name, kind, updated_at, source_version,
    content_hash, fields, payload, run_id, batch_no, created_at, stored_at, refresh_checked_at, mapping_generation)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14, ?14, ?15)
-ON CONFLICT (project_key, provenance_code, dedup_scope, dedup_key) DO NOTHING";
+ON CONFLICT (scope_id, dedup_key) DO NOTHING";
 
 pub(crate) const REPLACE_ITEM: &str = "
 UPDATE item
 SET endpoint_name = ?5, kind = ?6, updated_at = ?7, source_version = ?8, content_hash = ?9, fields = ?10,
     payload = ?11, run_id = ?12, batch_no = ?13, stored_at = ?14, refresh_checked_at = ?14, mapping_generation = ?15
-WHERE project_key = ?1 AND provenance_code = ?2 AND dedup_scope = ?3 AND dedup_key = ?4
+WHERE scope_id = ?3 AND dedup_key = ?4
   AND emptied_at IS NULL AND (updated_at, source_version) < (?7, ?8)";
 
 // An equal version replaces too when it is not the same.
@@ -41,7 +41,7 @@ const REFRESH_ITEM: &str = "
 UPDATE item
 SET endpoint_name = ?5, kind = ?6, updated_at = ?7, source_version = ?8, content_hash = ?9, fields = ?10,
     payload = ?11, run_id = ?12, batch_no = ?13, stored_at = ?14, refresh_checked_at = ?14, mapping_generation = ?15
-WHERE project_key = ?1 AND provenance_code = ?2 AND dedup_scope = ?3 AND dedup_key = ?4
+WHERE scope_id = ?3 AND dedup_key = ?4
   AND emptied_at IS NULL AND ((updated_at, source_version) < (?7, ?8)
        OR ((updated_at, source_version) = (?7, ?8) AND (mapping_generation <> ?15 OR content_hash <> ?9)))";
 
@@ -111,31 +111,22 @@ fn store_records<'a>(
 ) -> Result<Vec<&'a str>> {
     debug_assert!(op.records.is_sorted_by(|a, b| a.key < b.key), "one per key, sorted by key");
     let stream = &*op.stream;
+    if op.records.is_empty() {
+        return Ok(Vec::new());
+    }
+    let scope = scope::number(db, &stream.project_key, &stream.provenance_code, &stream.dedup_scope)?;
     let mut insert = db.prepare_cached(INSERT_ITEM)?;
     let mut replace = db.prepare_cached(if op.refresh { REFRESH_ITEM } else { REPLACE_ITEM })?;
+    for statement in [&mut insert, &mut replace] {
+        bind_page(statement, op, scope, now)?;
+    }
     let mut changed = Vec::with_capacity(op.records.len());
     for record in &op.records {
-        let values = params![
-            stream.project_key,
-            stream.provenance_code,
-            stream.dedup_scope,
-            record.key,
-            stream.endpoint_name,
-            stream.kind,
-            record.version.updated_at.micros(),
-            record.version.source_version,
-            record.content_hash.as_slice(),
-            record.fields,
-            payload(record)?,
-            op.run.0,
-            op.batch_no,
-            now.micros(),
-            op.generation,
-        ];
+        let payload = payload(record)?;
         // Most records are new: an insert that meets an older one costs a look into the index and nothing more.
-        if insert.execute(values)? == 1 {
+        if store(&mut insert, record, payload)? {
             stats.inserted += 1;
-        } else if replace.execute(values)? == 1 {
+        } else if store(&mut replace, record, payload)? {
             stats.updated += 1;
         } else {
             stats.skipped += 1;
@@ -145,6 +136,32 @@ fn store_records<'a>(
         changed.push(&*record.key);
     }
     Ok(changed)
+}
+
+/// What is the same for every record of a page.
+fn bind_page(statement: &mut Statement<'_>, op: &CommitBatch, scope: i64, now: Ts) -> Result<()> {
+    let stream = &*op.stream;
+    statement.raw_bind_parameter(1, &stream.project_key)?;
+    statement.raw_bind_parameter(2, &stream.provenance_code)?;
+    statement.raw_bind_parameter(3, scope)?;
+    statement.raw_bind_parameter(5, &stream.endpoint_name)?;
+    statement.raw_bind_parameter(6, &stream.kind)?;
+    statement.raw_bind_parameter(12, op.run.0)?;
+    statement.raw_bind_parameter(13, op.batch_no)?;
+    statement.raw_bind_parameter(14, now.micros())?;
+    statement.raw_bind_parameter(15, &*op.generation)?;
+    Ok(())
+}
+
+/// The rest, for one record. True when a row was written.
+fn store(statement: &mut Statement<'_>, record: &Record, payload: &str) -> Result<bool> {
+    statement.raw_bind_parameter(4, &record.key)?;
+    statement.raw_bind_parameter(7, record.version.updated_at.micros())?;
+    statement.raw_bind_parameter(8, record.version.source_version)?;
+    statement.raw_bind_parameter(9, record.content_hash.as_slice())?;
+    statement.raw_bind_parameter(10, &record.fields)?;
+    statement.raw_bind_parameter(11, payload)?;
+    Ok(statement.raw_execute()? == 1)
 }
 
 fn payload(record: &Record) -> Result<&str> {

@@ -12,7 +12,7 @@ use patra_core::tx::{
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::execution::{self, Found};
-use super::{cookie, pool};
+use super::{cookie, pool, scope};
 use crate::error::{Error, Result};
 use crate::sql::{maybe_time, time, word};
 
@@ -59,14 +59,13 @@ WHERE project_key = ?1 AND platform = ?2 AND status = 'failed' AND (?3 IS NULL O
 
 const INSERT_ITEM: &str = "
 INSERT INTO item
-  (project_key, provenance_code, dedup_scope, dedup_key, endpoint_name, kind, updated_at, source_version,
+  (project_key, provenance_code, scope_id, dedup_key, endpoint_name, kind, updated_at, source_version,
    content_hash, fields, payload, run_id, batch_no, created_at, stored_at, refresh_checked_at, mapping_generation)
-VALUES (?1, ?2, 'note', ?3, 'note', 'note', ?7, 0, ?4, ?5, ?6, 0, 0, ?7, ?7, ?7, '')
-ON CONFLICT (project_key, provenance_code, dedup_scope, dedup_key) DO NOTHING
+VALUES (?1, ?2, ?8, ?3, 'note', 'note', ?7, 0, ?4, ?5, ?6, 0, 0, ?7, ?7, ?7, '')
+ON CONFLICT (scope_id, dedup_key) DO NOTHING
 RETURNING id";
 
-const FIND_ITEM: &str = "
-SELECT id FROM item WHERE project_key = ?1 AND provenance_code = ?2 AND dedup_scope = 'note' AND dedup_key = ?3";
+const FIND_ITEM: &str = "SELECT id FROM item WHERE scope_id = ?1 AND dedup_key = ?2";
 
 const INSERT_NOTE: &str = "
 INSERT INTO item_note (item_id, project_key, platform, note_id, note_url, idempotency_key, exec_meta, published_at)
@@ -167,11 +166,12 @@ pub(super) fn write_note(db: &Connection, op: &WriteNote, now: Ts) -> Result<Not
         None => op.tried.exec_meta("", None, 0),
     };
     let key = idempotency_key(&note.note_id);
-    let values = params![project, platform, key, note.content_hash.as_slice(), note.fields, note.payload, now.micros()];
+    let (scope, hash) = (scope::number(db, project, platform, "note")?, note.content_hash.as_slice());
+    let values = params![project, platform, key, hash, note.fields, note.payload, now.micros(), scope];
     let inserted: Option<i64> = db.prepare_cached(INSERT_ITEM)?.query_row(values, |row| row.get(0)).optional()?;
     let (id, created) = match inserted {
         Some(id) => (id, true),
-        None => (db.prepare_cached(FIND_ITEM)?.query_row([project, platform, &key], |row| row.get(0))?, false),
+        None => (db.prepare_cached(FIND_ITEM)?.query_row(params![scope, key], |row| row.get(0))?, false),
     };
     if created {
         let url = note.note_url.as_ref().or(candidate.as_ref().map(|known| &known.note_url));

@@ -5,6 +5,7 @@ use patra_core::state::TriggerStatus;
 use patra_core::tx::{FanOut, FannedOut, MAX_PARENTS, MAX_WAITING, Parent, ReadParents};
 use rusqlite::{Connection, params};
 
+use super::scope::scope_id;
 use super::trigger;
 use crate::error::{Error, Result};
 
@@ -27,14 +28,17 @@ SELECT count(*) FROM ing_schedule_instance WHERE parent_id = ?1 AND status_code 
 
 const KEEP_PLACE: &str = "UPDATE ing_schedule_instance SET fan_place = ?2 WHERE id = ?1";
 
-pub(crate) const READ_PARENTS: &str = "
+pub(crate) const READ_PARENTS: &str = concat!(
+    "
 SELECT item.dedup_key, iif(?6, item.payload, ''),
   (SELECT task.params FROM ing_task_run run JOIN ing_task task ON task.id = run.task_id WHERE run.id = item.run_id)
 FROM item
-WHERE item.project_key = ?1 AND item.provenance_code = ?2 AND item.dedup_scope = ?3 AND item.dedup_key > ?4
-  AND item.endpoint_name = ?5
+WHERE item.scope_id = ",
+    scope_id!("?1", "?2", "?3"),
+    " AND item.dedup_key > ?4 AND item.endpoint_name = ?5
 ORDER BY item.dedup_key
-LIMIT ?7";
+LIMIT ?7"
+);
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[INSERT_CHILD, COUNT_CHILDREN, COUNT_WAITING, KEEP_PLACE, READ_PARENTS];

@@ -11,6 +11,7 @@ use patra_core::{InstanceId, PlanId, SliceId, SourceId, TaskId, Ts, hash};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::hold::{Common, Own, Stopping};
+use super::scope::scope_id;
 use super::scrape::Begun;
 use super::{claim, fetched, plan, scrape, source};
 use crate::error::Result;
@@ -87,11 +88,15 @@ WHERE id = ?1 AND json_type(config, '$.url') = 'text' AND NOT EXISTS (
   SELECT 1 FROM source other
   WHERE other.project_key = source.project_key AND other.source_key = source.type || ' ' || ?2 AND other.is_deleted = 0)";
 
-const LINK: &str = "
+const LINK: &str = concat!(
+    "
 INSERT INTO item_source (source_id, item_id, project_key, kind, fetched_at)
 SELECT ?1, id, project_key, kind, ?6 FROM item
-WHERE emptied_at IS NULL AND project_key = ?2 AND provenance_code = ?3 AND dedup_scope = ?4 AND dedup_key = ?5
-ON CONFLICT (source_id, item_id) DO NOTHING";
+WHERE emptied_at IS NULL AND scope_id = ",
+    scope_id!("?2", "?3", "?4"),
+    " AND dedup_key = ?5
+ON CONFLICT (source_id, item_id) DO NOTHING"
+);
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[

@@ -8,6 +8,7 @@ use patra_core::tx::{
 use patra_core::{InstanceId, Ts};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::scope;
 use crate::error::{Error, Result};
 use crate::sql::from_count;
 
@@ -43,23 +44,21 @@ SET scope = excluded.scope, enabled = excluded.enabled, updated_at = excluded.up
 
 const INSERT_DOCUMENT: &str = "
 INSERT INTO item
-  (project_key, provenance_code, dedup_scope, dedup_key, endpoint_name, kind, updated_at, source_version,
+  (project_key, provenance_code, scope_id, dedup_key, endpoint_name, kind, updated_at, source_version,
    content_hash, fields, payload, run_id, batch_no, created_at, stored_at, refresh_checked_at, mapping_generation)
-VALUES (?1, 'documents', 'document', ?2, 'documents', 'document', ?6, 0, ?3, ?4, ?5, 0, 0, ?6, ?6, ?6, '')
-ON CONFLICT (project_key, provenance_code, dedup_scope, dedup_key) DO NOTHING
+VALUES (?1, 'documents', ?7, ?2, 'documents', 'document', ?6, 0, ?3, ?4, ?5, 0, 0, ?6, ?6, ?6, '')
+ON CONFLICT (scope_id, dedup_key) DO NOTHING
 RETURNING id";
 
 const REPLACE_DOCUMENT: &str = "
 UPDATE item
 SET content_hash = ?3, fields = ?4, payload = ?5, updated_at = ?6, stored_at = ?6, refresh_checked_at = ?6,
     emptied_at = NULL
-WHERE project_key = ?1 AND provenance_code = 'documents' AND dedup_scope = 'document' AND dedup_key = ?2
+WHERE scope_id = ?7 AND dedup_key = ?2
   AND (content_hash <> ?3 OR emptied_at IS NOT NULL)
 RETURNING id";
 
-const FIND_DOCUMENT: &str = "
-SELECT id FROM item
-WHERE project_key = ?1 AND provenance_code = 'documents' AND dedup_scope = 'document' AND dedup_key = ?2";
+const FIND_DOCUMENT: &str = "SELECT id FROM item WHERE scope_id = ?1 AND dedup_key = ?2";
 
 const BEGIN: &str = "SAVEPOINT capture";
 const UNDO: &str = "ROLLBACK TO capture";
@@ -176,8 +175,8 @@ pub(super) fn configure(db: &Connection, op: &ConfigureCapture, now: Ts) -> Resu
 }
 
 pub(super) fn put_document(db: &Connection, op: &PutDocument, now: Ts) -> Result<DocumentPut> {
-    let hash = op.content_hash.as_slice();
-    let values = params![op.project_key, op.uri, hash, op.fields, op.payload, now.micros()];
+    let (scope, hash) = (scope::number(db, &op.project_key, "documents", "document")?, op.content_hash.as_slice());
+    let values = params![op.project_key, op.uri, hash, op.fields, op.payload, now.micros(), scope];
     let id = |sql: &str| -> Result<Option<i64>> {
         Ok(db.prepare_cached(sql)?.query_row(values, |row| row.get(0)).optional()?)
     };
@@ -187,6 +186,6 @@ pub(super) fn put_document(db: &Connection, op: &PutDocument, now: Ts) -> Result
     if let Some(id) = id(REPLACE_DOCUMENT)? {
         return Ok(DocumentPut { id, created: false, changed: true });
     }
-    let id = db.prepare_cached(FIND_DOCUMENT)?.query_row([&op.project_key, &op.uri], |row| row.get(0))?;
+    let id = db.prepare_cached(FIND_DOCUMENT)?.query_row(params![scope, op.uri], |row| row.get(0))?;
     Ok(DocumentPut { id, created: false, changed: false })
 }

@@ -5,21 +5,28 @@ use patra_core::record::Stream;
 use patra_core::tx::{IdRange, MAX_SEGMENTS, ReadSegments, Segments, Wanted};
 use rusqlite::{CachedStatement, Connection, Row, params};
 
+use super::scope::scope_id;
 use crate::error::Result;
 
-pub(crate) const STALE: &str = "
+pub(crate) const STALE: &str = concat!(
+    "
 SELECT dedup_key
 FROM item
-WHERE project_key = ?1 AND provenance_code = ?2 AND dedup_scope = ?3 AND dedup_key > ?5 AND endpoint_name = ?4
-  AND refresh_checked_at < ?6
-ORDER BY dedup_key";
+WHERE scope_id = ",
+    scope_id!("?1", "?2", "?3"),
+    " AND dedup_key > ?5 AND endpoint_name = ?4 AND refresh_checked_at < ?6
+ORDER BY dedup_key"
+);
 
-pub(crate) const MAPPED_OTHERWISE: &str = "
+pub(crate) const MAPPED_OTHERWISE: &str = concat!(
+    "
 SELECT dedup_key
 FROM item
-WHERE project_key = ?1 AND provenance_code = ?2 AND dedup_scope = ?3 AND dedup_key > ?5 AND endpoint_name = ?4
-  AND mapping_generation <> ?6
-ORDER BY dedup_key";
+WHERE scope_id = ",
+    scope_id!("?1", "?2", "?3"),
+    " AND dedup_key > ?5 AND endpoint_name = ?4 AND mapping_generation <> ?6
+ORDER BY dedup_key"
+);
 
 pub(crate) const SIGNALLED: &str = "
 SELECT item_key

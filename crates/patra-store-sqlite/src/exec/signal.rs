@@ -6,6 +6,7 @@ use patra_core::state::{QuarantineStatus, SignalStatus};
 use patra_core::tx::{Abandon, Abandoned, Checked, MAX_SIGNAL_KEYS, MAX_SIGNAL_TRIES, Signal, Signalled};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::scope::scope_id;
 use crate::error::{Error, Result};
 use crate::sql::word;
 
@@ -47,9 +48,11 @@ const SETTLE_ROWS: &str = "
 UPDATE item_quarantine SET status_code = ?5
 WHERE project_key = ?1 AND provenance_code = ?2 AND endpoint_name = ?3 AND dedup_key = ?4 AND status_code = 'SIGNALLED'";
 
-const MARK_CHECKED: &str = "
-UPDATE item SET refresh_checked_at = ?5
-WHERE project_key = ?1 AND provenance_code = ?2 AND dedup_scope = ?3 AND dedup_key = ?4";
+const MARK_CHECKED: &str = concat!(
+    "UPDATE item SET refresh_checked_at = ?5 WHERE scope_id = ",
+    scope_id!("?1", "?2", "?3"),
+    " AND dedup_key = ?4"
+);
 
 const READ_ISOLATED: &str = "
 SELECT status_code, project_key, provenance_code, endpoint_name, dedup_key FROM item_quarantine WHERE id = ?1";

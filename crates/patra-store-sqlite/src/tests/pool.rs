@@ -82,9 +82,9 @@ fn views_have_the_columns_that_others_read() {
 #[test]
 fn an_item_reads_as_a_tweet_and_as_a_document() {
     let db = migrated();
-    let item = "INSERT INTO item (project_key, provenance_code, dedup_scope, dedup_key, endpoint_name, kind, updated_at, \
+    let item = "INSERT INTO item (project_key, provenance_code, scope_id, dedup_key, endpoint_name, kind, updated_at, \
         source_version, content_hash, mapping_generation, refresh_checked_at, fields, payload, run_id, batch_no, created_at, \
-        stored_at, emptied_at) VALUES ('default', 'p', 's', ?1, 'e', ?2, 7, 0, x'00', '', 0, ?3, '{}', 1, 1, 8, 9, ?4)";
+        stored_at, emptied_at) VALUES ('default', 'p', 1, ?1, 'e', ?2, 7, 0, x'00', '', 0, ?3, '{}', 1, 1, 8, 9, ?4)";
     let nothing = None::<i64>;
     let tweet = r#"{"text":"hi","author_username":"Ann","media":[{"type":"photo"}],"referenced_tweet_media":null}"#;
     db.execute(item, rusqlite::params!["1", "tweet", tweet, nothing]).unwrap();

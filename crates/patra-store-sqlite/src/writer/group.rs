@@ -2,6 +2,7 @@
 //! the failure of its neighbours.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Receiver;
 
@@ -14,18 +15,49 @@ use crate::error::{Error, Result, commit_failed, not_applied};
 
 /// A group is closed at so many operations or rows: the first of it waits for the last.
 const MAX_OPERATIONS: usize = 256;
-const MAX_ROWS: usize = 20_000;
+const MAX_ROWS: usize = 10_000;
 
-/// The first operation and those that wait behind it already.
-pub(super) fn collect(first: Job, waiting: &Receiver<Job>) -> Vec<Job> {
-    let mut rows = weight(&first.tx);
-    let mut group = vec![first];
-    while group.len() < MAX_OPERATIONS && rows < MAX_ROWS {
-        let Ok(next) = waiting.try_recv() else { break };
-        rows += weight(&next.tx);
-        group.push(next);
+/// Operations of no more rows are short.
+const SHORT: usize = 64;
+
+/// What waits for the writer.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    jobs: VecDeque<Job>,
+    /// The last group let the long ones wait.
+    was_short: bool,
+}
+
+impl Backlog {
+    pub(super) fn push(&mut self, job: Job) {
+        self.jobs.push_back(job);
     }
-    group
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// The next operations to be committed together, in the order in which they came. Permits, leases and claims do not wait
+    /// for pages that came before them: what runs side by side may come in any order, and a far side stands still for want
+    /// of a permit. Then it is everybody's turn.
+    pub(super) fn next(&mut self, waiting: &Receiver<Job>) -> Vec<Job> {
+        self.jobs.extend(waiting.try_iter());
+        let is_short = |job: &Job| weight(&job.tx) <= SHORT;
+        let short = self.jobs.iter().filter(|job| is_short(job)).count();
+        self.was_short = !self.was_short && short > 0 && short < self.jobs.len();
+        let (mut group, mut later, mut rows) = (Vec::new(), VecDeque::new(), 0);
+        for job in self.jobs.drain(..) {
+            let is_full = group.len() == MAX_OPERATIONS || rows >= MAX_ROWS;
+            if is_full || self.was_short && !is_short(&job) {
+                later.push_back(job);
+            } else {
+                rows += weight(&job.tx);
+                group.push(job);
+            }
+        }
+        self.jobs = later;
+        group
+    }
 }
 
 fn weight(tx: &Tx) -> usize {

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use patra_core::tx::{CreateKey, FiredDue, KeyCreated, KeyRevoked, RevokeKey, Scope};
+use patra_core::tx::{CreateKey, FiredDue, KeyCreated, KeyRevoked, RevokeKey, Scope, Sweep};
 use patra_testkit::ManualClock;
 use rusqlite::params;
 use tempfile::TempDir;
@@ -66,6 +66,29 @@ fn names(path: &Path) -> Vec<String> {
 
 fn commit(connection: &Connection, operations: &[Tx]) -> Vec<Result<Done, TxError>> {
     group::commit(connection, operations.iter(), toy, &mut || Ts::from_secs(1))
+}
+
+#[test]
+fn short_operations_do_not_wait_for_long_ones_twice() {
+    let (sender, waiting) = channel();
+    let room = Arc::new(Semaphore::new(100));
+    let send = |tx: Tx| {
+        let room = Arc::clone(&room).try_acquire_owned().unwrap();
+        sender.send(Job { tx, reply: oneshot::channel().0, _room: room }).unwrap();
+    };
+    let long = || Tx::from(Sweep { limit: 5_000, max_attempts: 1, everyone: false });
+    let mut backlog = Backlog::default();
+    let mut next = || -> Vec<String> { backlog.next(&waiting).iter().map(|job| job.tx.name().to_owned()).collect() };
+    for tx in [long(), create("a"), long(), revoke("b")] {
+        send(tx);
+    }
+    assert_eq!(next(), ["CreateKey", "RevokeKey"], "the short ones first");
+    send(create("c"));
+    send(long());
+    assert_eq!(next(), ["Sweep", "Sweep"], "then everybody, in order, as many as fit");
+    assert_eq!(next(), ["CreateKey"]);
+    assert_eq!(next(), ["Sweep"]);
+    assert!(backlog.is_empty());
 }
 
 #[test]

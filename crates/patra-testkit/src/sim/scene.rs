@@ -130,6 +130,7 @@ pub(super) fn run_options(profile: &Profile, mutant: Option<Mutant>) -> run::Opt
     run::Options {
         inline_wait: Duration::from_secs(6),
         lookahead: if mutant == Some(Mutant::ReadsFarAhead) { 4 * LOOKAHEAD } else { LOOKAHEAD },
+        linger: Duration::from_millis(20),
         max_attempts: profile.attempts,
         max_throttles: 4,
         tell: false,

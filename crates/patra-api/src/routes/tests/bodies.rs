@@ -54,6 +54,9 @@ async fn every_route_refuses_a_body_that_is_too_long_or_of_another_type_alike() 
                 "{path} {media}: {status} {answer}"
             );
             check_form(&path, &answer);
+            if status != StatusCode::NOT_FOUND {
+                assert_eq!(answer["error"]["code"], "INVALID_INPUT", "{path} {media}: {answer}");
+            }
         }
         asked += 1;
     }

@@ -2,14 +2,44 @@
 
 use std::sync::Arc;
 
-use super::options::MAX_WAITING_BYTES;
+use super::options::{FULL_BYTES, FULL_PAGES, MAX_WAITING_BYTES};
 use super::{Run, Want};
-use crate::tx::{BatchCommitted, Tx};
+use crate::time::Ts;
+use crate::tx::{BatchCommitted, CommitBatch, Tx};
 
 impl Run {
-    /// Sends what waits, unless something is on its way.
+    /// Puts a page behind those that wait for their commit.
+    pub(super) fn enqueue(&mut self, batch: Arc<CommitBatch>) {
+        if self.queue.is_empty() {
+            self.ripe_at = self.now + self.options.linger;
+        }
+        self.queue.push_back(batch);
+    }
+
+    /// When what waits is sent, though more may come.
+    pub(super) fn send_at(&self) -> Ts {
+        if self.committing == 0 && !self.queue.is_empty() { self.ripe_at } else { Ts::MAX }
+    }
+
+    /// More pages are on their way, and there is room and time for them.
+    fn may_linger(&self) -> bool {
+        self.now < self.ripe_at
+            && self.verdict.is_none()
+            && !self.awaits_news
+            && self.reader.is_reading_on()
+            && self.singly == 0
+            && self.queue.len() < FULL_PAGES.min(self.options.lookahead)
+            && self.waiting_bytes() < FULL_BYTES
+            && self.queue.iter().all(|page| page.capture.is_none())
+    }
+
+    fn waiting_bytes(&self) -> u64 {
+        self.queue.iter().map(|batch| batch.stats.http.bytes).sum()
+    }
+
+    /// Sends what waits, unless something is on its way or more is about to come.
     pub(super) fn send_pages(&mut self, wants: &mut Vec<Want>) {
-        if self.committing == 0 && !self.queue.is_empty() {
+        if self.committing == 0 && !self.queue.is_empty() && !self.may_linger() {
             // URLs lock the pool: no page waits for records behind them.
             let captures = self.queue.iter().position(|page| page.capture.is_some());
             let most = captures.map_or(self.queue.len(), |at| at + 1);
@@ -46,7 +76,6 @@ impl Run {
 
     /// One page may always be read while another is committed; more as long as they are small.
     pub(super) fn may_read_on(&self, uncommitted: usize) -> bool {
-        let waiting = || self.queue.iter().map(|batch| batch.stats.http.bytes).sum::<u64>();
-        uncommitted <= 1 || uncommitted <= self.options.lookahead && waiting() < MAX_WAITING_BYTES
+        uncommitted <= 1 || uncommitted <= self.options.lookahead && self.waiting_bytes() < MAX_WAITING_BYTES
     }
 }

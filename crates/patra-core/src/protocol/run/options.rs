@@ -10,6 +10,9 @@ pub struct Options {
     pub inline_wait: Duration,
     /// Pages that may be uncommitted when another is asked for, as long as they are small.
     pub lookahead: usize,
+    /// How long a page may wait for others to be committed with, while more of them come: an index that is written to once
+    /// for many pages is written to less often.
+    pub linger: Duration,
     /// Failed attempts without progress after which the task fails.
     pub max_attempts: u32,
     /// Refusals for pacing (429) in a row that one batch sits out before the task is given back.
@@ -20,12 +23,23 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { inline_wait: Duration::from_secs(15), lookahead: 16, max_attempts: 5, max_throttles: 20, tell: false }
+        Options {
+            inline_wait: Duration::from_secs(15),
+            lookahead: 64,
+            linger: Duration::from_millis(50),
+            max_attempts: 5,
+            max_throttles: 20,
+            tell: false,
+        }
     }
 }
 
 /// When the answers that wait for their commit have so many bytes, no further page is read.
 pub(super) const MAX_WAITING_BYTES: u64 = 8 << 20;
+
+/// Pages with so many bytes, or so many of them, wait for no others to be committed with.
+pub(super) const FULL_BYTES: u64 = MAX_WAITING_BYTES / 2;
+pub(super) const FULL_PAGES: usize = 32;
 
 /// How often a store that fails is asked again to move a cursor.
 pub(super) const MAX_ADVANCE_RETRIES: u32 = 3;

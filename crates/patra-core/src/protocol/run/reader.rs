@@ -170,6 +170,11 @@ impl Reader {
         self.state = State::Halted;
     }
 
+    /// Another page is asked for, or will be at once.
+    pub(super) fn is_reading_on(&self) -> bool {
+        self.position.is_some() && !self.wants_ids() && matches!(self.state, State::Ready | State::Asking | State::Fetching)
+    }
+
     /// True when a permit should be asked for now; it is then counted as asked.
     pub(super) fn may_ask(&mut self) -> bool {
         let may = self.state == State::Ready && self.position.is_some();
@@ -383,7 +388,7 @@ impl Run {
         let batch = page.into_batch(&self.lease, run, policy, &place, settled, next);
         self.reader.healing = SelfHealing::default();
         self.reader.rate = RateStats::default();
-        self.queue.push_back(batch);
+        self.enqueue(batch);
     }
 }
 

@@ -26,6 +26,11 @@ use crate::window::Window;
 
 const RUN: RunId = RunId(7);
 
+/// As they are, but that no page waits for others.
+fn at_once() -> Options {
+    Options { linger: Duration::ZERO, ..Options::default() }
+}
+
 /// A run and a clock; every call gives back what the run wants next.
 struct Driver {
     run: Run,
@@ -57,14 +62,14 @@ impl Driver {
 
     /// Opened and prepared like this, and what it wants then.
     fn prepared(lease: Lease, policy: Policy, resume: Option<Option<Position>>) -> (Driver, Vec<Want>) {
-        let mut driver = Driver::of(lease, Options::default());
+        let mut driver = Driver::of(lease, at_once());
         driver.on(started(resume));
         let wants = driver.on(Got::Prepared(Ok(Arc::new(policy))));
         (driver, wants)
     }
 
     fn tokens() -> Driver {
-        Driver::reading(Options::default(), tokens(), None)
+        Driver::reading(at_once(), tokens(), None)
     }
 
     fn on(&mut self, got: Got) -> Vec<Want> {

@@ -9,7 +9,7 @@ fn candidate(id: &str) -> Candidate {
 
 /// A run whose pages name ids, two to a request.
 fn reading() -> Driver {
-    let mut driver = Driver::new(Options::default());
+    let mut driver = Driver::new(at_once());
     driver.on(started(None));
     let details = Details { batch_size: 2, missing_is_bad: true };
     let policy = Policy { details: Some(details), ..(*policy(tokens())).clone() };

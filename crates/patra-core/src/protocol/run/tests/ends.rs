@@ -53,7 +53,7 @@ fn a_window_that_ends_at_the_ceiling_is_whole_and_one_that_cannot_be_cut_fails()
     driver.on(with_total(2, Some(4)));
     assert_eq!(end(&driver.on(committed())).end, RunEnd::Succeeded);
 
-    let mut driver = Driver::reading(Options::default(), paging::Rule { ceiling: Some(4), ..offsets() }, None);
+    let mut driver = Driver::reading(at_once(), paging::Rule { ceiling: Some(4), ..offsets() }, None);
     driver.fetch();
     driver.on(with_total(1, Some(5)));
     let close = end(&driver.on(committed()));
@@ -82,7 +82,7 @@ fn the_cap_on_pages_cuts_the_window_where_the_source_reads_by_time() {
 #[test]
 fn the_last_page_is_asked_for_once_more_where_that_is_wished() {
     let rule = paging::Rule { tail_probe: true, ..tokens() };
-    let mut driver = Driver::reading(Options::default(), rule.clone(), None);
+    let mut driver = Driver::reading(at_once(), rule.clone(), None);
     assert_eq!(driver.fetch().position, Position::Token(None));
     let wants = driver.on(page(1, None));
     assert_eq!(commit(&wants).next, Some(Position::Token(None)));
@@ -93,7 +93,7 @@ fn the_last_page_is_asked_for_once_more_where_that_is_wished() {
     assert_eq!((close.end.clone(), close.stats.req_count), (RunEnd::Succeeded, 2), "exactly one request more");
 
     // The far side had lost its token: the second look finds the way on.
-    let mut driver = Driver::reading(Options::default(), rule, None);
+    let mut driver = Driver::reading(at_once(), rule, None);
     driver.fetch();
     driver.on(page(1, None));
     driver.on(committed());
@@ -106,7 +106,7 @@ fn the_last_page_is_asked_for_once_more_where_that_is_wished() {
 // covers: ING-15-01
 #[test]
 fn a_token_that_comes_back_is_the_end_only_where_tokens_are_unique() {
-    let mut driver = Driver::reading(Options::default(), paging::Rule { unique_tokens: true, ..tokens() }, None);
+    let mut driver = Driver::reading(at_once(), paging::Rule { unique_tokens: true, ..tokens() }, None);
     driver.fetch();
     driver.on(page(1, Some("b")));
     driver.on(committed());
@@ -125,7 +125,7 @@ fn a_token_that_comes_back_is_the_end_only_where_tokens_are_unique() {
 
 #[test]
 fn a_total_that_falls_between_pages_starts_the_slice_again() {
-    let mut driver = Driver::reading(Options::default(), offsets(), None);
+    let mut driver = Driver::reading(at_once(), offsets(), None);
     driver.fetch();
     driver.on(with_total(1, Some(6)));
     driver.on(committed());
@@ -149,7 +149,7 @@ fn a_total_that_falls_between_pages_starts_the_slice_again() {
 
 #[test]
 fn an_estimate_may_fall() {
-    let mut driver = Driver::reading(Options::default(), paging::Rule { estimates: true, ..offsets() }, None);
+    let mut driver = Driver::reading(at_once(), paging::Rule { estimates: true, ..offsets() }, None);
     driver.fetch();
     driver.on(with_total(1, Some(600)));
     driver.on(committed());

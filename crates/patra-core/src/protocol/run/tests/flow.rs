@@ -35,7 +35,7 @@ fn pages_are_committed_in_order_and_those_read_meanwhile_together() {
 
 #[test]
 fn the_reader_stays_within_reach_of_the_ledger() {
-    let mut driver = Driver::reading(Options { lookahead: 2, ..Options::default() }, tokens(), None);
+    let mut driver = Driver::reading(Options { lookahead: 2, ..at_once() }, tokens(), None);
     driver.fetch();
     driver.on(page(1, Some("b")));
     driver.fetch();
@@ -71,10 +71,30 @@ fn a_group_without_an_answer_is_repeated_page_by_page() {
 fn a_group_with_fewer_answers_than_pages_is_no_success() {
     let (mut driver, _) = with_group();
     let wants = driver.on(committed_together(1));
-    assert!(
-        !wants.iter().any(|want| matches!(want, Want::Tx(Tx::EndRun(end)) if end.end == RunEnd::Succeeded)),
-        "{wants:?}"
-    );
+    assert!(matches!(finished(&wants).outcome, Outcome::Stuck(TxError::Refused(_))), "{wants:?}");
+}
+
+// covers: ING-13.8-02
+#[test]
+fn a_page_waits_a_moment_for_others_to_be_committed_with() {
+    let mut driver = Driver::reading(Options::default(), tokens(), None);
+    driver.fetch();
+    assert!(matches!(&driver.on(page(1, Some("b")))[..], [Want::Permit { .. }]), "it is read on first");
+    driver.fetch();
+    driver.on(page(2, Some("c")));
+    let sent = driver.wake();
+    assert!(matches!(&sent[..], [Want::Tx(Tx::CommitBatches(group))] if group.len() == 2), "{sent:?}");
+    driver.on(committed_together(2));
+    driver.fetch();
+    assert_eq!(commit(&driver.on(page(3, None))).batch_no, 3, "nothing comes behind the last");
+}
+
+#[test]
+fn what_is_much_waits_for_nothing() {
+    let mut driver = Driver::reading(Options::default(), tokens(), None);
+    driver.fetch();
+    let large = changed(page(1, Some("b")), |page| page.evidence.bytes = 4 << 20);
+    assert!(driver.on(large).iter().any(|want| matches!(want, Want::Tx(_))));
 }
 
 #[test]
@@ -124,14 +144,14 @@ fn with_group() -> (Driver, Arc<[Arc<CommitBatch>]>) {
 // covers: ING-9.4-05
 #[test]
 fn a_run_resumes_behind_the_last_batch_of_the_one_before() {
-    let mut driver = Driver::reading(Options::default(), tokens(), Some(Some(token("m"))));
+    let mut driver = Driver::reading(at_once(), tokens(), Some(Some(token("m"))));
     let fetch = driver.fetch();
     assert_eq!((fetch.batch_no, fetch.position), (1, token("m")));
 }
 
 #[test]
 fn a_slice_that_was_read_to_its_end_is_closed_without_a_request() {
-    let mut driver = Driver::new(Options::default());
+    let mut driver = Driver::new(at_once());
     driver.on(started(Some(None)));
     let close = end(&driver.on(Got::Prepared(Ok(policy(tokens())))));
     assert_eq!((close.end.clone(), close.stats.req_count), (RunEnd::Succeeded, 0));
@@ -211,7 +231,7 @@ fn stopping_finishes_the_commit_in_flight_and_gives_the_task_back() {
 
 #[test]
 fn a_stop_before_the_first_page_gives_the_task_back_too() {
-    let mut driver = Driver::new(Options::default());
+    let mut driver = Driver::new(at_once());
     assert!(driver.on(Got::Stop { why: "shutting down" }).is_empty());
     driver.on(started(None));
     let close = end(&driver.on(Got::Prepared(Ok(policy(tokens())))));
@@ -233,7 +253,7 @@ fn a_token_that_leads_in_a_circle_fails_the_task() {
 // covers: ING-15-01
 #[test]
 fn a_last_page_that_is_served_for_every_number_is_the_end() {
-    let mut driver = Driver::reading(Options::default(), pages(), None);
+    let mut driver = Driver::reading(at_once(), pages(), None);
     driver.fetch();
     driver.on(page(1, None));
     driver.on(committed());
@@ -244,7 +264,7 @@ fn a_last_page_that_is_served_for_every_number_is_the_end() {
 
 #[test]
 fn a_cap_on_pages_leaves_the_task_partial() {
-    let mut driver = Driver::reading(Options::default(), paging::Rule { max_page: Some(2), ..tokens() }, None);
+    let mut driver = Driver::reading(at_once(), paging::Rule { max_page: Some(2), ..tokens() }, None);
     driver.fetch();
     driver.on(page(1, Some("b")));
     driver.on(committed());
@@ -314,11 +334,11 @@ fn a_task_that_did_not_succeed_leaves_the_cursor_alone() {
 
 #[test]
 fn a_cancelled_plan_makes_no_run_and_a_spec_that_does_not_load_fails_the_task() {
-    let mut driver = Driver::new(Options::default());
+    let mut driver = Driver::new(at_once());
     let wants = driver.on(Got::Tx(Ok(Done::StartRun(RunStarted::Cancelled))));
     assert_eq!(finished(&wants).outcome, Outcome::Cancelled);
 
-    let mut driver = Driver::new(Options::default());
+    let mut driver = Driver::new(at_once());
     driver.on(started(None));
     let fault = Fault::new(Code::ConfigError, Level::L4, "no such snapshot");
     assert!(matches!(end(&driver.on(Got::Prepared(Err(fault)))).end, RunEnd::Failed { .. }));
@@ -326,7 +346,7 @@ fn a_cancelled_plan_makes_no_run_and_a_spec_that_does_not_load_fails_the_task() 
 
 #[test]
 fn a_store_that_refuses_to_open_or_close_the_run_leaves_it_to_the_sweep() {
-    let mut driver = Driver::new(Options::default());
+    let mut driver = Driver::new(at_once());
     let ended = finished(&driver.on(failed(TxError::Refused("broken".into()))));
     assert!(matches!(ended.outcome, Outcome::Stuck(TxError::Refused(_))));
     let mut driver = closing();

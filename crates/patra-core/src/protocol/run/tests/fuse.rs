@@ -129,7 +129,7 @@ fn answers_that_nobody_can_read_blow_the_fuse_when_nothing_else_came_in_all_atte
         }
         end(&driver.refuse(refused(Code::ParseError, Level::L1, 200)))
     };
-    let max = Options::default().max_attempts;
+    let max = at_once().max_attempts;
     for (attempts, pages) in [(max - 1, 0), (max, 1)] {
         let close = unreadable(attempts, pages);
         assert!(matches!(close.end, RunEnd::Requeue { counted: true, .. }) && close.hold.is_none(), "{close:?}");
@@ -144,7 +144,7 @@ fn answers_that_nobody_can_read_blow_the_fuse_when_nothing_else_came_in_all_atte
 #[test]
 fn a_spec_that_does_not_load_holds_the_endpoint_and_one_that_is_away_holds_nothing() {
     let held = |code, level| {
-        let mut driver = Driver::new(Options::default());
+        let mut driver = Driver::new(at_once());
         driver.on(started(None));
         end(&driver.on(Got::Prepared(Err(Fault::new(code, level, "no snapshot"))))).hold.clone()
     };
@@ -170,7 +170,7 @@ fn what_passes_or_ends_otherwise_holds_nothing() {
 
     // A window that cannot be cut is nobody's mistake.
     let rule = paging::Rule { ceiling: Some(4), ..offsets() };
-    let mut driver = Driver::reading(Options::default(), rule, None);
+    let mut driver = Driver::reading(at_once(), rule, None);
     let Got::Fetched(Ok(mut page)) = page(1, None) else { unreachable!() };
     page.facts.total = Some(9);
     let close = end(&driver.read(Got::Fetched(Ok(page))));

@@ -49,7 +49,7 @@ fn who_takes_over_counts_on() {
     assert_eq!(commit(&driver.on(page(1, Some("b")))).stats.taken, Some(2));
 
     let lease = Lease { source: Some(crate::id::SourceId(1)), window: None, params: POLL.into(), ..lease() };
-    let mut driver = Driver::of(lease, Options::default());
+    let mut driver = Driver::of(lease, at_once());
     let resume = Resume { run: RunId(6), batch_no: 1, next: Some(token("b")), total: None, taken: Some(2) };
     driver.on(started_behind(Some(resume)));
     driver.on(Got::Prepared(Ok(policy(limited()))));

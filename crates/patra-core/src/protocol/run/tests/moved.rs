@@ -18,7 +18,7 @@ fn ids(total: u64) -> Got {
 /// A run behind the first page, which had told this total.
 fn resumed(policy: Policy, total: Option<u64>) -> (Driver, Vec<Want>) {
     let resume = Resume { run: RunId(6), batch_no: 1, next: Some(Position::Offset(2)), total, taken: None };
-    let mut driver = Driver::new(Options::default());
+    let mut driver = Driver::new(at_once());
     driver.on(started_behind(Some(resume)));
     let wants = driver.on(Got::Prepared(Ok(Arc::new(policy))));
     (driver, wants)

@@ -25,7 +25,7 @@ fn a_429_cools_the_gate_and_waits_without_using_up_attempts() {
 
 #[test]
 fn a_429_without_a_hint_backs_off_by_itself_and_is_not_sat_out_for_ever() {
-    let options = Options { max_throttles: 2, ..Options::default() };
+    let options = Options { max_throttles: 2, ..at_once() };
     let mut driver = Driver::reading(options, tokens(), None);
     for _ in 0..2 {
         assert!(matches!(&driver.refuse(throttled(None))[..], [Want::CoolDown(_)]));
@@ -135,7 +135,7 @@ fn a_refused_request_fails_at_once_but_what_was_read_is_committed_first() {
 #[test]
 fn a_snapshot_that_cannot_be_read_now_requeues_and_a_broken_one_fails() {
     for (level, requeued) in [(Level::L1, true), (Level::L4, false)] {
-        let mut driver = Driver::new(Options::default());
+        let mut driver = Driver::new(at_once());
         driver.on(started(None));
         let error = Fault::new(Code::ConfigError, level, "no snapshot");
         let close = end(&driver.on(Got::Prepared(Err(error))));
@@ -145,7 +145,7 @@ fn a_snapshot_that_cannot_be_read_now_requeues_and_a_broken_one_fails() {
 
 #[test]
 fn a_page_that_only_a_total_promised_may_be_missing() {
-    let mut driver = Driver::reading(Options::default(), pages(), None);
+    let mut driver = Driver::reading(at_once(), pages(), None);
     driver.fetch();
     let short =
         Page { facts: Facts { items: 1, total: Some(9), ..Facts::default() }, content: [1; 16], ..Page::default() };
