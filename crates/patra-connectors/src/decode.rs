@@ -274,11 +274,7 @@ impl Decoder {
     }
 
     /// An answer without the list is one of another form: the far side has changed (ING-12.1-04, G-11).
-    fn list<'a>(
-        &self,
-        listed: Option<Listed<'a>>,
-        found: Option<&'a RawValue>,
-    ) -> Result<Vec<&'a RawValue>, Fault> {
+    fn list<'a>(&self, listed: Option<Listed<'a>>, found: Option<&'a RawValue>) -> Result<Vec<&'a RawValue>, Fault> {
         let wrong = |what: &str| {
             Fault::new(
                 Code::ParseError,

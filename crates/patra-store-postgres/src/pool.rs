@@ -150,6 +150,13 @@ impl Session {
         Ok(self.client()?.batch_execute("BEGIN").await?)
     }
 
+    /// For what follows from what is committed, and is found again should it be lost: it is answered before it is on the disk,
+    /// so that whoever waits for its locks does not wait for the disk as well. Whatever is committed later takes it along.
+    pub(crate) async fn begin_derived(&self) -> Result<(), Fail> {
+        self.in_transaction.store(true, Ordering::Relaxed);
+        Ok(self.client()?.batch_execute("BEGIN; SET LOCAL synchronous_commit = off").await?)
+    }
+
     /// For queries of more than one statement: all of them see the same moment.
     pub(crate) async fn begin_reading(&self) -> Result<(), Fail> {
         self.in_transaction.store(true, Ordering::Relaxed);

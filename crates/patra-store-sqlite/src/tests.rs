@@ -118,10 +118,7 @@ fn the_hot_statements_use_their_indexes_and_sort_nothing() {
         exec::hot::COUNT_WAITING,
         "SEARCH ing_schedule_instance USING COVERING INDEX idx_instance_parent (parent_id=? AND status_code=?)",
     );
-    check(
-        exec::hot::READ_PARENTS,
-        "SEARCH item USING INDEX uk_item (scope_id=? AND dedup_key>?)",
-    );
+    check(exec::hot::READ_PARENTS, "SEARCH item USING INDEX uk_item (scope_id=? AND dedup_key>?)");
     check(exec::hot::READ_EXPIRED, "SEARCH ing_task USING INDEX idx_task_queue (leased_until<?)");
     check(exec::hot::BEYOND_FORWARD, "SEARCH ing_task USING INDEX idx_task_cover (cursor_id=? AND window_to>?)");
     check(
@@ -158,10 +155,7 @@ fn the_hot_statements_use_their_indexes_and_sort_nothing() {
     // What is due is sorted, and nothing else is read.
     let due = plan(&db, query::source::READ_DUE);
     assert!(due.contains("SEARCH source USING INDEX idx_source_due (next_due_at"), "{due}");
-    check(
-        exec::hot::REPLACE_ITEM,
-        "USING INDEX uk_item (scope_id=? AND dedup_key=?)",
-    );
+    check(exec::hot::REPLACE_ITEM, "USING INDEX uk_item (scope_id=? AND dedup_key=?)");
 }
 
 // covers: ING-13.3-01

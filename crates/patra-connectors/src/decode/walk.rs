@@ -165,7 +165,9 @@ impl<'a> Visitor<'a> for Seed<'_, '_, 'a> {
     fn visit_seq<A: SeqAccess<'a>>(self, mut seq: A) -> Result<(), A::Error> {
         for at in 0.. {
             let more = match self.node.indexes.iter().find(|(index, _)| *index == at) {
-                Some((_, node)) => seq.next_element_seed(Seed { node, found: &mut *self.found, listed: &mut *self.listed })?.is_some(),
+                Some((_, node)) => {
+                    seq.next_element_seed(Seed { node, found: &mut *self.found, listed: &mut *self.listed })?.is_some()
+                }
                 None => seq.next_element::<IgnoredAny>()?.is_some(),
             };
             if !more {

@@ -145,7 +145,11 @@ mod tests {
         let mut templated = digest("a", None);
         templated["urlTemplate"] = "https://x.org/{{ page }}".into();
         for (recorded, replayed) in [(&templated, &digest("a", None)), (&digest("a", None), &templated)] {
-            assert_eq!(request(recorded, &replayed.to_string()).result, Agreement::Same, "recorded before templates were");
+            assert_eq!(
+                request(recorded, &replayed.to_string()).result,
+                Agreement::Same,
+                "recorded before templates were"
+            );
         }
         let other = request(&digest("a", None), &digest("b", None).to_string());
         assert_eq!(other.result, Agreement::Different);

@@ -127,7 +127,7 @@ pub(super) async fn record_advance(session: &Session, op: RecordAdvance) -> Resu
     let id = op.cursor.0;
     // Events and tasks are read by statements that start when the lock is held: none of an earlier turn is missing.
     let ((), row, furthest, completed) = pipeline!(
-        session.begin(),
+        session.begin_derived(),
         session.opt(&lock, &[&id]),
         session.opt(&furthest, &[&id]),
         session.rows(&completed, &[&id]),
@@ -206,9 +206,12 @@ pub(super) fn mark_at(row: &Row, at: usize) -> Result<Option<Mark>, Fail> {
 pub(super) async fn advance(session: &Session, op: &AdvanceCursor) -> Result<CursorMoved, Fail> {
     let [time, segments] = session.prepare([ADVANCE_TIME, ADVANCE_SEGMENTS]).await?;
     let (id, text) = (op.cursor.0, op.to.to_text());
-    let rows = match &op.to {
-        Mark::At(at) => session.alone(&time, &[&id, &text, &Time(*at), &op.version]).await?,
-        Mark::Nth { ordinal, .. } => session.alone(&segments, &[&id, &text, ordinal, &op.version]).await?,
+    let moved = async {
+        match &op.to {
+            Mark::At(at) => session.rows(&time, &[&id, &text, &Time(*at), &op.version]).await,
+            Mark::Nth { ordinal, .. } => session.rows(&segments, &[&id, &text, ordinal, &op.version]).await,
+        }
     };
+    let ((), rows, ()) = pipeline!(session.begin_derived(), moved, session.commit())?;
     Ok(CursorMoved { moved: !rows.is_empty() })
 }

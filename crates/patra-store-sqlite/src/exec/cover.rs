@@ -1,6 +1,6 @@
 //! What of a namespace is done or under way, read from its tasks.
 
-use patra_core::cursor::Mark;
+use patra_core::cursor::{Mark, completed_end};
 use patra_core::state::{Direction, TaskStatus};
 use patra_core::tx::{HISTORY, History};
 use patra_core::{PlanId, Ts, Window};
@@ -22,6 +22,13 @@ SELECT plan_id, window_from, window_to, status_code, replaced, done_from, done_t
 FROM ing_task
 WHERE cursor_id = ?1 AND window_from < ?2 AND operation_code = 'BACKFILL'
 ORDER BY window_from, window_to, plan_id";
+
+// Of the tasks that come behind a window in that order, does any but its own begin at a time or before?
+pub(crate) const REACHES_BACK: &str = "
+SELECT EXISTS (
+  SELECT 1 FROM ing_task
+  WHERE cursor_id = ?1 AND window_to >= ?2 AND window_from <= ?3
+    AND NOT (plan_id = ?4 AND window_from = ?5 AND window_to = ?2))";
 
 pub(crate) const NEXT_ORDINAL: &str = "
 SELECT ordinal + 1 FROM ing_task
@@ -51,20 +58,30 @@ ORDER BY ordinal";
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] =
-    &[BEYOND_FORWARD, BEYOND_BACKFILL, NEXT_ORDINAL, READ_HISTORY, NEWEST_PLAN, SEGMENTS];
+    &[BEYOND_FORWARD, BEYOND_BACKFILL, REACHES_BACK, NEXT_ORDINAL, READ_HISTORY, NEWEST_PLAN, SEGMENTS];
 
 /// Windows beyond the value that are done or under way, sorted, each once.
 pub(super) fn covered(db: &Connection, cursor: &Cursor, start: Ts) -> Result<Vec<Window>> {
     let live = |status| status == TaskStatus::Succeeded || !TaskStatus::is_final(status);
-    let mut windows = windows(db, cursor, start, live)?;
+    let mut windows = windows(db, cursor, start, live, |_, _, _| Ok(false))?;
     windows.sort_unstable();
     windows.dedup();
     Ok(windows)
 }
 
-/// Windows beyond the value that are complete.
+/// Windows beyond the value that are complete, as far as they can bring it on: behind the first that is not there are as many as
+/// wait, and each that ends would read them all.
 pub(super) fn completed(db: &Connection, cursor: &Cursor, start: Ts) -> Result<Vec<Window>> {
-    windows(db, cursor, start, |status| status == TaskStatus::Succeeded)
+    let is_the_end = |complete: &[Window], plan: PlanId, open: Window| {
+        if cursor.direction == Direction::Backfill {
+            return Ok(false);
+        }
+        let end = completed_end(cursor.direction, start, complete);
+        let values = params![cursor.id.0, open.to.micros(), end.micros(), plan.0, open.from.micros()];
+        let reaches_back: bool = db.prepare_cached(REACHES_BACK)?.query_row(values, |row| row.get(0))?;
+        Ok(!reaches_back)
+    };
+    windows(db, cursor, start, |status| status == TaskStatus::Succeeded, is_the_end)
 }
 
 struct TaskRow {
@@ -85,8 +102,15 @@ fn read_task(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
     })
 }
 
-/// Windows of which every task of the plan that was not replaced counts, and the done parts of tasks that ended short.
-fn windows(db: &Connection, cursor: &Cursor, start: Ts, counts: impl Fn(TaskStatus) -> bool) -> Result<Vec<Window>> {
+/// Windows of which every task of the plan that was not replaced counts, and the done parts of tasks that ended short. Up to the first
+/// that does not count and is the end of what is of interest, seeing those before it.
+fn windows(
+    db: &Connection,
+    cursor: &Cursor,
+    start: Ts,
+    counts: impl Fn(TaskStatus) -> bool,
+    is_the_end: impl Fn(&[Window], PlanId, Window) -> Result<bool>,
+) -> Result<Vec<Window>> {
     let beyond = match cursor.direction {
         Direction::Forward => BEYOND_FORWARD,
         Direction::Backfill => BEYOND_BACKFILL,
@@ -94,6 +118,7 @@ fn windows(db: &Connection, cursor: &Cursor, start: Ts, counts: impl Fn(TaskStat
     let mut statement = db.prepare_cached(beyond)?;
     let mut windows = Vec::new();
     let mut group: Option<(PlanId, Window, bool)> = None;
+    let mut asked = false;
     for task in statement.query_map(params![cursor.id.0, start.micros()], read_task)? {
         let TaskRow { plan, window, status, replaced, done } = task?;
         let short = status.is_final() && status != TaskStatus::Succeeded;
@@ -104,6 +129,12 @@ fn windows(db: &Connection, cursor: &Cursor, start: Ts, counts: impl Fn(TaskStat
         match &mut group {
             Some((of, same, all)) if (*of, *same) == (plan, window) => *all &= counts(status),
             _ => {
+                if let Some((of, open, false)) = group
+                    && !std::mem::replace(&mut asked, true)
+                    && is_the_end(&windows, of, open)?
+                {
+                    return Ok(windows);
+                }
                 windows.extend(whole(group.take()));
                 group = Some((plan, window, counts(status)));
             }

@@ -172,7 +172,9 @@ impl Reader {
 
     /// Another page is asked for, or will be at once.
     pub(super) fn is_reading_on(&self) -> bool {
-        self.position.is_some() && !self.wants_ids() && matches!(self.state, State::Ready | State::Asking | State::Fetching)
+        self.position.is_some()
+            && !self.wants_ids()
+            && matches!(self.state, State::Ready | State::Asking | State::Fetching)
     }
 
     /// True when a permit should be asked for now; it is then counted as asked.
