@@ -81,6 +81,10 @@ pub(super) async fn commit_one(session: &Session, op: &Arc<CommitBatch>) -> Resu
 }
 
 /// Pages of one run. Those that were committed before are answered as they were.
+/// So many futures are polled in their order by `try_join_all`, all of them at first. Of more, one could send its statements when
+/// a COMMIT that was sent with them is on its way.
+const IN_ORDER: usize = 30;
+
 pub(super) async fn commit(session: &Session, ops: &[Arc<CommitBatch>]) -> Result<Vec<BatchCommitted>, Fail> {
     let Some(first) = ops.first() else { return Ok(Vec::new()) };
     let statements = Statements::prepare(session).await?;
@@ -110,11 +114,12 @@ pub(super) async fn commit(session: &Session, ops: &[Arc<CommitBatch>]) -> Resul
     let stored = try_join_all(pages.iter().map(Page::store)).await?;
     let progress = fresh.iter().any(|op| op.progress);
     let captures = fresh.iter().any(|op| op.capture.is_some());
+    let at_once = !captures && pages.len() <= IN_ORDER;
     // The COMMIT goes out with the statements before it: if one of them fails, the server turns it into a ROLLBACK.
     let (batches, _, ()) = pipeline!(
         try_join_all(pages.iter().zip(&stored).map(|(page, (stats, keys))| page.enter(stats, keys))),
         session.write(&statements.reset, &[&task, &fence, &progress]),
-        commit_if(session, !captures),
+        commit_if(session, at_once),
     )?;
     let mut done = old;
     for ((op, batch), (stats, _)) in fresh.into_iter().zip(batches).zip(stored) {
@@ -124,7 +129,7 @@ pub(super) async fn commit(session: &Session, ops: &[Arc<CommitBatch>]) -> Resul
         };
         done.insert(op.batch_no, BatchCommitted { batch, stats, replayed: false, captured });
     }
-    commit_if(session, captures).await?;
+    commit_if(session, !at_once).await?;
     Ok(ops.iter().filter_map(|op| done.get(&op.batch_no).copied()).collect())
 }
 

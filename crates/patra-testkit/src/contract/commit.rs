@@ -207,6 +207,11 @@ pub(super) async fn pages_are_committed_together_or_not_at_all(fx: Fixture) {
     let stale = |no| Arc::new(make::page(&gone, run, no, vec![make::record("late", 1)], true));
     assert_eq!(fx.run(Arc::<[_]>::from([stale(3), stale(4)])).await, Err(TxError::Fenced));
     assert_eq!(all_rows(&fx).await, before, "nothing of them is there");
+
+    let many: Arc<[_]> = (3..=66).map(|no| page(no, &format!("t{no}"), &format!("k{no}"))).collect();
+    let done = fx.ok(many).await;
+    assert_eq!(done.iter().map(|page| counts(&page.stats)).collect::<Vec<_>>(), [(1, 1, 0); 64]);
+    assert_eq!(fx.rows(View::Batches).await.ids().len(), 66);
 }
 
 // covers: ING-13.3-09

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::options::{FULL_BYTES, FULL_PAGES, MAX_WAITING_BYTES};
-use super::{Run, Want};
+use super::{Run, Stage, Want};
 use crate::time::Ts;
 use crate::tx::{BatchCommitted, CommitBatch, Tx};
 
@@ -21,10 +21,13 @@ impl Run {
         if self.committing == 0 && !self.queue.is_empty() { self.ripe_at } else { Ts::MAX }
     }
 
-    /// More pages are on their way, and there is room and time for them.
+    /// More pages are on their way, and there is room and time for them. Ids are screened by what is stored: theirs waits for
+    /// nothing.
     fn may_linger(&self) -> bool {
+        let gives_ids = matches!(&self.stage, Stage::Paging(policy) if policy.details.is_some());
         self.now < self.ripe_at
             && self.verdict.is_none()
+            && !gives_ids
             && !self.awaits_news
             && self.reader.is_reading_on()
             && self.singly == 0

@@ -16,7 +16,8 @@ impl Run {
     /// How a run ends that cannot go on: what may pass is tried again later, and counted.
     pub(super) fn end_by(&self, fault: &Fault) -> RunEnd {
         let error = fault.clone();
-        let last = self.lease.attempts >= self.options.max_attempts && self.stats.pages_visited == 0;
+        let nothing_came = self.stats.pages_visited == 0 && self.reader.pages() == 0;
+        let last = self.lease.attempts >= self.options.max_attempts && nothing_came;
         match fault.level {
             // One broken answer is the line's fault. When nothing else has come in all attempts, it is the far side's form
             // (MAP-E-11).

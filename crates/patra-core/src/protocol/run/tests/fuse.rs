@@ -140,6 +140,19 @@ fn answers_that_nobody_can_read_blow_the_fuse_when_nothing_else_came_in_all_atte
     assert_eq!((hold.kind, hold.subject), (HoldKind::Break, Subject::endpoint("p", "e")));
 }
 
+#[test]
+fn a_page_that_waits_for_its_commit_has_come() {
+    let once = retry::Policy { max_attempts: 1, ..retry::Policy::default() };
+    let mut driver = Driver::of(Lease { attempts: at_once().max_attempts, ..lease() }, Options::default());
+    driver.on(started(None));
+    driver.on(Got::Prepared(Ok(Arc::new(Policy { retry: once, ..(*policy(tokens())).clone() }))));
+    driver.fetch();
+    assert!(matches!(&driver.on(page(1, Some("b")))[..], [Want::Permit { .. }]), "it waits");
+    assert_eq!(commit(&driver.refuse(refused(Code::ParseError, Level::L1, 200))).batch_no, 1);
+    let close = end(&driver.on(committed()));
+    assert!(matches!(close.end, RunEnd::Requeue { counted: true, .. }) && close.hold.is_none(), "{close:?}");
+}
+
 // covers: ING-9.5-02
 #[test]
 fn a_spec_that_does_not_load_holds_the_endpoint_and_one_that_is_away_holds_nothing() {
