@@ -44,7 +44,8 @@ impl Pattern {
 }
 
 fn build(text: &str) -> Result<Regex, Flaw> {
-    let built = RegexBuilder::new(text).size_limit(MAX_SIZE).dfa_size_limit(MAX_SIZE).nest_limit(32).build();
+    // No lazy automaton: a hostile pattern would fill it and empty it again and again.
+    let built = RegexBuilder::new(text).size_limit(MAX_SIZE).dfa_size_limit(0).nest_limit(32).build();
     built.map_err(|error| Flaw::new(0, format!("the pattern cannot be used: {}", reason(&error))))
 }
 

@@ -139,7 +139,8 @@ fn compile(pattern: &str, room: usize) -> Result<Pattern, String> {
     }
     let mut size = SMALLEST;
     let regex = loop {
-        match RegexBuilder::new(pattern).size_limit(size).dfa_size_limit(MAX_PATTERNS).nest_limit(32).build() {
+        // No lazy automaton: a hostile pattern would fill it and empty it again and again.
+        match RegexBuilder::new(pattern).size_limit(size).dfa_size_limit(0).nest_limit(32).build() {
             Ok(regex) => break regex,
             Err(regex::Error::CompiledTooBig(_)) if size < room => size = (size * 4).min(room),
             Err(regex::Error::CompiledTooBig(_)) => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::options::{FULL_BYTES, FULL_PAGES, MAX_WAITING_BYTES};
+use super::options::{FULL_BYTES, FULL_PAGES, MAX_WAITING_BYTES, QUICK_MS};
 use super::{Run, Stage, Want};
 use crate::time::Ts;
 use crate::tx::{BatchCommitted, CommitBatch, Tx};
@@ -33,7 +33,7 @@ impl Run {
             && self.singly == 0
             && self.queue.len() < FULL_PAGES.min(self.options.lookahead)
             && self.waiting_bytes() < FULL_BYTES
-            && self.queue.iter().all(|page| page.capture.is_none())
+            && self.queue.iter().all(|page| page.capture.is_none() && page.stats.latency_ms < QUICK_MS)
     }
 
     fn waiting_bytes(&self) -> u64 {

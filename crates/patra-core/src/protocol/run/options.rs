@@ -37,6 +37,10 @@ impl Default for Options {
 /// When the answers that wait for their commit have so many bytes, no further page is read.
 pub(super) const MAX_WAITING_BYTES: u64 = 8 << 20;
 
+/// A page waits only where the next is so quick to come: after a crash what was not committed is read again, which is one page of
+/// a far side that takes its time (ING-DOD-08), and a few of one that is at hand.
+pub(super) const QUICK_MS: u32 = 10;
+
 /// Pages with so many bytes, or so many of them, wait for no others to be committed with.
 pub(super) const FULL_BYTES: u64 = MAX_WAITING_BYTES / 2;
 pub(super) const FULL_PAGES: usize = 32;

@@ -90,11 +90,15 @@ fn a_page_waits_a_moment_for_others_to_be_committed_with() {
 }
 
 #[test]
-fn what_is_much_waits_for_nothing() {
-    let mut driver = Driver::reading(Options::default(), tokens(), None);
-    driver.fetch();
-    let large = changed(page(1, Some("b")), |page| page.evidence.bytes = 4 << 20);
-    assert!(driver.on(large).iter().any(|want| matches!(want, Want::Tx(_))));
+fn what_is_much_or_takes_its_time_waits_for_nothing() {
+    let is_sent_at_once = |change: fn(&mut Page)| {
+        let mut driver = Driver::reading(Options::default(), tokens(), None);
+        driver.fetch();
+        driver.on(changed(page(1, Some("b")), change)).iter().any(|want| matches!(want, Want::Tx(_)))
+    };
+    assert!(is_sent_at_once(|page| page.evidence.bytes = 4 << 20));
+    assert!(is_sent_at_once(|page| page.evidence.latency_ms = 10));
+    assert!(!is_sent_at_once(|page| page.evidence.latency_ms = 9));
 }
 
 #[test]
