@@ -18,7 +18,7 @@ mod walk;
 mod web;
 mod xml;
 
-use bytes::Bytes;
+use bytestring::ByteString;
 use serde_json::value::RawValue;
 use url::Url;
 
@@ -127,7 +127,7 @@ impl Decoder {
 
     /// Content that was asked for by id: whatever its time, it is wanted.
     pub(crate) fn of_details(spec: &Snapshot) -> Result<Decoder, Fault> {
-        Ok(Decoder { outside: false, single: true, ..Decoder::whole(spec)? })
+        Ok(Decoder { outside: false, ..Decoder::build(spec, true)? })
     }
 
     /// The same for what nobody stores: a record needs no time.
@@ -136,13 +136,10 @@ impl Decoder {
     }
 
     pub(crate) fn new(spec: &Snapshot) -> Result<Decoder, Fault> {
-        let decoder = Decoder::whole(spec)?;
-        let items = paths::parse(&decoder.items_path)?;
-        Ok(Decoder { body: decoder.body.listing(&items), ..decoder })
+        Decoder::build(spec, false)
     }
 
-    /// Without taking the list apart on the way: what stands there may be no list.
-    fn whole(spec: &Snapshot) -> Result<Decoder, Fault> {
+    fn build(spec: &Snapshot, single: bool) -> Result<Decoder, Fault> {
         let (response, paging) = (&spec.response, spec.pagination.clone().unwrap_or_default());
         let mut paths = Paths::default();
         let slots = Slots {
@@ -166,53 +163,49 @@ impl Decoder {
                 Format::Html => Source::Html(response.html.clone().unwrap_or_default()),
                 Format::Tweets => Source::Tweets,
             },
-            body: paths.wanted(),
+            // What may be an object is not taken apart on the way.
+            body: if single { paths.wanted() } else { paths.wanted_with_list(slots.items) },
             slots,
             errors,
             items: Items::new(spec)?,
             items_path: response.items_path.clone(),
             outside: !spec.keeps_out_of_range(),
             ids: false,
-            single: false,
+            single,
             repeats: paging.repeat_ends,
         })
     }
 
     pub(crate) fn decode(&self, response: &Response, asked: &Asked<'_>) -> Result<Decoded, Refused> {
         let (body, kind) = (&response.body, response.header("content-type"));
-        let text = || std::str::from_utf8(body).map_err(|error| unreadable("UTF-8", error));
+        let text = || ByteString::try_from(body.clone()).map_err(|error| unreadable("UTF-8", error));
         // Feeds and pages come in many encodings.
         let base = || Url::parse(asked.url).map_err(|error| unreadable("page", error));
-        let (format, json): (&str, Bytes) = match &self.source {
+        let (format, json): (&str, ByteString) = match &self.source {
             Source::Json { lenient } => {
                 let text = text()?;
-                match (self.body.find_listed(text), lenient) {
-                    (Ok((found, listed)), _) => return self.page(body, &found, listed, asked),
+                match (self.body.find_listed(&text), lenient) {
+                    (Ok((found, listed)), _) => return self.page(&text, &found, listed, asked),
                     (Err(error), false) => return Err(unreadable("JSON", error).into()),
                     (Err(error), true) => {
-                        ("JSON", repair::control_characters(text).ok_or_else(|| unreadable("JSON", error))?.into())
+                        ("JSON", repair::control_characters(&text).ok_or_else(|| unreadable("JSON", error))?.into())
                     }
                 }
             }
-            Source::Xml(xml) => ("XML", xml.project(text()?).map_err(|reason| unreadable("XML", reason))?.into()),
-            Source::Csv(csv) => ("CSV", csv.project(text()?).map_err(|reason| unreadable("CSV", reason))?.into()),
+            Source::Xml(xml) => ("XML", xml.project(&text()?).map_err(|reason| unreadable("XML", reason))?.into()),
+            Source::Csv(csv) => ("CSV", csv.project(&text()?).map_err(|reason| unreadable("CSV", reason))?.into()),
             Source::Feed(rule) => ("feed", web::of_feed(body, kind, &base()?, *rule)?.into()),
             Source::Page(rule) => ("page", web::of_page(body, kind, &base()?, *rule)?.into()),
             Source::Html(html) => ("page", web::of_rows(body, kind, &base()?, html, asked.window.to)?.into()),
-            Source::Tweets => return self.tweets(body, text()?, asked),
+            Source::Tweets => return self.tweets(&text()?, asked),
         };
-        self.projected(format, &json, asked)
-    }
-
-    fn projected(&self, format: &str, body: &Bytes, asked: &Asked<'_>) -> Result<Decoded, Refused> {
-        let text = std::str::from_utf8(body).map_err(|error| unreadable(format, error))?;
-        let (found, listed) = self.body.find_listed(text).map_err(|error| unreadable(format, error))?;
-        self.page(body, &found, listed, asked)
+        let (found, listed) = self.body.find_listed(&json).map_err(|error| unreadable(format, error))?;
+        self.page(&json, &found, listed, asked)
     }
 
     fn page<'a>(
         &self,
-        body: &'a Bytes,
+        body: &'a ByteString,
         found: &[Option<&'a RawValue>],
         listed: Option<Listed<'a>>,
         asked: &Asked<'_>,
@@ -241,7 +234,7 @@ impl Decoder {
                 continue;
             }
             let payload = self.items.payload(body, raw);
-            let hash = content_hash(&payload);
+            let hash = content_hash(payload.as_bytes());
             hashes.extend_from_slice(&hash);
             if self.repeats {
                 let id = self.items.id_of(raw, &mut found);

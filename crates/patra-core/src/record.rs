@@ -1,6 +1,6 @@
 //! Records as they leave a page: an identity, a version, and the bytes as received.
 
-use bytes::Bytes;
+use bytestring::ByteString;
 
 use crate::error::Code;
 use crate::time::Ts;
@@ -19,8 +19,8 @@ pub struct Record {
     pub version: Version,
     /// Mapped fields as a JSON object, or empty when the endpoint maps none.
     pub fields: String,
-    /// The record exactly as the far side sent it: UTF-8 JSON, a slice of the page's body.
-    pub payload: Bytes,
+    /// The record exactly as the far side sent it: JSON, a slice of the page's body.
+    pub payload: ByteString,
     pub content_hash: [u8; 16],
 }
 
@@ -99,7 +99,7 @@ mod tests {
             key: key.into(),
             version: Version { updated_at: Ts::from_secs(at), source_version: 0 },
             fields: String::new(),
-            payload: Bytes::from_static(payload.as_bytes()),
+            payload: ByteString::from_static(payload),
             content_hash: [0; 16],
         }
     }

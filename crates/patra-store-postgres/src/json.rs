@@ -47,20 +47,6 @@ impl<'a> FromSql<'a> for JsonText {
     accepts!(JSONB);
 }
 
-/// Bytes that are known to be text: the server checks the encoding anyway, so a payload is neither checked nor copied here.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RawText<'a>(pub(crate) &'a [u8]);
-
-impl ToSql for RawText<'_> {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
-        out.put_slice(self.0);
-        Ok(IsNull::No)
-    }
-
-    accepts!(TEXT);
-    to_sql_checked!();
-}
-
 impl Json<String> {
     /// One of our own types.
     pub(crate) fn of(value: &impl Serialize) -> Result<Json<String>, serde_json::Error> {

@@ -21,7 +21,7 @@ mod gate;
 mod hold;
 mod key;
 mod ledger;
-mod minute;
+pub(crate) mod minute;
 mod outbox;
 mod plan;
 mod poll;

@@ -1,6 +1,7 @@
 //! The writing side: one thread owns the only connection that writes. What waits is committed together, so that one
 //! sync of the disk serves many operations.
 
+mod backlog;
 mod checkpoint;
 mod group;
 
@@ -15,8 +16,8 @@ use patra_core::tx::{Done, Tx, TxError};
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use self::backlog::Backlog;
 use self::checkpoint::Checkpoint;
-use self::group::Backlog;
 use crate::error::Result;
 
 /// Operations that may wait at a time. Whoever comes after that waits outside: back-pressure, not memory.

@@ -116,7 +116,7 @@ pub(super) async fn throughput(
         let SeriesParams { provenance, endpoint, operation, from, to, step } = given(params)?;
         let about = about(&tenant, provenance, endpoint, operation)?;
         let window = window(&api, from, to)?;
-        let minutes = step.unwrap_or_else(|| board::step_minutes(window));
+        let minutes = step.unwrap_or_else(|| board::step_minutes(window, api.clock.now()));
         let steps = window.to.since(window.from).as_secs() / 60 / u64::from(minutes.max(1));
         if minutes == 0 || steps >= u64::from(MAX_STEPS) {
             return Err(Failure::bad_request(format!("step must make fewer than {MAX_STEPS} steps of the window")));

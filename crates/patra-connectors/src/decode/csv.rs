@@ -35,7 +35,7 @@ impl Projection {
         }
     }
 
-    pub(super) fn project(&self, text: &str) -> Result<Vec<u8>, String> {
+    pub(super) fn project(&self, text: &str) -> Result<String, String> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut builder = ReaderBuilder::new();
         builder.has_headers(false).flexible(true).delimiter(self.delimiter);
@@ -70,7 +70,7 @@ impl Projection {
             object(&keys, &row, &mut out)?;
         }
         out.push(b']');
-        Ok(out)
+        String::from_utf8(out).map_err(|error| error.to_string())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use bytes::Bytes;
+use bytestring::ByteString;
 use serde_json::value::RawValue;
 
 use patra_core::record::{Candidate, MAX_KEY_BYTES, Record, Rejected, Version};
@@ -101,10 +101,10 @@ impl Items {
     }
 
     /// What is stored of the item: a slice of the body, or a copy without what is to be removed.
-    pub(super) fn payload(&self, body: &Bytes, raw: &RawValue) -> Bytes {
+    pub(super) fn payload(&self, body: &ByteString, raw: &RawValue) -> ByteString {
         match &self.strip {
-            None => body.slice_ref(raw.get().as_bytes()),
-            Some(strip) => Bytes::from(strip.apply(raw)),
+            None => body.slice_ref(raw.get()),
+            Some(strip) => strip.apply(raw).into(),
         }
     }
 
@@ -112,7 +112,7 @@ impl Items {
     pub(super) fn record<'a>(
         &self,
         raw: &'a RawValue,
-        payload: Bytes,
+        payload: ByteString,
         content_hash: [u8; 16],
         window: Window,
         found: &mut Vec<Option<&'a RawValue>>,

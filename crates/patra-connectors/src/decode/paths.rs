@@ -21,6 +21,11 @@ impl Paths {
     pub(super) fn wanted(&self) -> Wanted {
         Wanted::new(&self.0)
     }
+
+    /// What is at this place is a list, and is taken apart on the way.
+    pub(super) fn wanted_with_list(&self, at: usize) -> Wanted {
+        self.wanted().listing(&self.0[at])
+    }
 }
 
 pub(super) fn parse(path: &str) -> Result<Selector, Fault> {

@@ -1,6 +1,6 @@
 //! A page of tweets to records: each stays the bytes that came, with its columns beside it.
 
-use bytes::Bytes;
+use bytestring::ByteString;
 
 use patra_core::hash::content_hash;
 use patra_core::record::{Candidate, Record, Version};
@@ -12,13 +12,13 @@ use crate::classify::Refused;
 use crate::tweet::{self, Found, Mapped};
 
 impl Decoder {
-    pub(super) fn tweets(&self, body: &Bytes, text: &str, asked: &Asked<'_>) -> Result<Decoded, Refused> {
-        let found = self.body.find(text).map_err(|error| super::unreadable("JSON", error))?;
+    pub(super) fn tweets(&self, body: &ByteString, asked: &Asked<'_>) -> Result<Decoded, Refused> {
+        let found = self.body.find(body).map_err(|error| super::unreadable("JSON", error))?;
         if let Some(refused) = self.errors.iter().find_map(|rule| rule.refusal(&found)) {
             return Err(refused);
         }
         // An answer of another form: the far side has changed.
-        let tweets = tweet::read(text).map_err(|error| Fault::new(Code::ParseError, Level::L4, error.to_string()))?;
+        let tweets = tweet::read(body).map_err(|error| Fault::new(Code::ParseError, Level::L4, error.to_string()))?;
         let mut decoded = Decoded { facts: self.facts(&found, 0)?, ..Decoded::nothing() };
         let (mut hashes, mut items, mut picked) = (Vec::new(), 0, Vec::new());
         for (index, Found { raw, pinned, id, read }) in tweets.into_iter().enumerate() {
@@ -32,7 +32,7 @@ impl Decoder {
             }
             items += 1;
             let payload = self.items.payload(body, raw);
-            let hash = content_hash(&payload);
+            let hash = content_hash(payload.as_bytes());
             hashes.extend_from_slice(&hash);
             if self.repeats {
                 decoded.facts.ids.push(id.as_ref().map_or(hash, |id| content_hash(id.as_bytes())));
@@ -63,7 +63,7 @@ impl Decoder {
     }
 }
 
-fn record(mapped: &Mapped, declared: &str, payload: Bytes, content_hash: [u8; 16]) -> Record {
+fn record(mapped: &Mapped, declared: &str, payload: ByteString, content_hash: [u8; 16]) -> Record {
     let mut fields = serde_json::to_string(mapped).unwrap_or_default();
     // What the manifest maps beside the columns, whose names it cannot have.
     if let Some(rest) = declared.strip_prefix('{').filter(|rest| *rest != "}") {

@@ -41,7 +41,7 @@ impl Projection {
         Ok(Projection { items, lists: declared.lists, texts: declared.texts, lenient: response.lenient })
     }
 
-    pub(super) fn project(&self, text: &str) -> Result<Vec<u8>, String> {
+    pub(super) fn project(&self, text: &str) -> Result<String, String> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut reader = Reader::from_str(text);
         reader.config_mut().allow_dangling_amp = self.lenient;
@@ -164,13 +164,13 @@ impl Walk<'_> {
         &mut self.open[last]
     }
 
-    fn finish(mut self) -> Result<Vec<u8>, String> {
+    fn finish(mut self) -> Result<String, String> {
         if self.open.len() > 1 || self.flat > 0 {
             return Err("it ends before its root element does".into());
         }
         if self.current().is_empty() {
             return Err("it has no element".into());
         }
-        Ok(self.current().value())
+        String::from_utf8(self.current().value()).map_err(|error| error.to_string())
     }
 }

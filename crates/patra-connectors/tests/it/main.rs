@@ -93,7 +93,7 @@ fn keys(page: &Page) -> Vec<&str> {
 }
 
 fn payload(page: &Page, at: usize) -> serde_json::Value {
-    serde_json::from_slice(&page.records[at].payload).unwrap()
+    serde_json::from_str(&page.records[at].payload).unwrap()
 }
 
 fn fields(page: &Page, at: usize) -> serde_json::Value {

@@ -25,7 +25,7 @@ fields:
 fn small(items: &str) -> (Vec<String>, u32) {
     let endpoint = "response: { format: xml, items_path: $.r.l.i, id_path: \"$['@id']\", updated_at_path: $.at }";
     let page = page(endpoint, &format!("<?xml version='1.0'?><r><l>{items}</l></r>"));
-    (page.records.iter().map(|record| String::from_utf8(record.payload.to_vec()).unwrap()).collect(), page.facts.items)
+    (page.records.iter().map(|record| record.payload.to_string()).collect(), page.facts.items)
 }
 
 // covers: ING-4.7-01, ING-4.7-03

@@ -18,8 +18,14 @@ use crate::window::Window;
 
 /// What work is counted by, at least: a series has no finer steps.
 pub const A_MINUTE: Duration = Duration::from_secs(60);
-/// How long it stays counted by the minute; then by the hour.
-pub const MINUTES_KEPT: Duration = Duration::from_secs(2 * 86_400);
+/// What the minutes of a while ago are put together to.
+pub const A_QUARTER: Duration = Duration::from_secs(15 * 60);
+/// And quarters, when they are old.
+pub const AN_HOUR: Duration = Duration::from_secs(3_600);
+/// How long work stays counted by the minute; then by the quarter of an hour. A board of a day reads all of them.
+pub const MINUTES_KEPT: Duration = Duration::from_secs(2 * 3_600);
+/// How long by the quarter; then by the hour.
+pub const QUARTERS_KEPT: Duration = Duration::from_secs(2 * 86_400);
 /// And how long that (ING-14.11-02).
 pub const HOURS_KEPT: Duration = Duration::from_secs(180 * 86_400);
 /// Rows of one answer, at most: errors, cursors, events of a cursor.
@@ -266,7 +272,7 @@ pub trait Boards: fmt::Debug + Send + Sync {
     fn held(&self) -> Boxed<'_, Result<Vec<Held>, TxError>>;
 
     /// What was done within the minutes that begin in a window, by source, endpoint and operation, in no order. What is
-    /// older than [`MINUTES_KEPT`] lies in the first minute of its hour.
+    /// older than [`MINUTES_KEPT`] lies in the first minute of its quarter of an hour, than [`QUARTERS_KEPT`] of its hour.
     fn counts(&self, about: About, window: Window) -> Boxed<'_, Result<Vec<(Inventory, Counts)>, TxError>>;
 
     /// The same in steps of so many minutes, which are counted from 1970; those without any work are left out. At most

@@ -10,8 +10,10 @@ use crate::time::Ts;
 /// - cursor events go there too (kind EVENT), except the newest of each cursor, which its value is aligned to;
 /// - raw bodies whose time is over, whatever `before` says, are deleted, and so are holds that were released and signals that
 ///   were settled (`updated_at`) before `before`;
-/// - what was counted by the minute is counted by the hour when it is [`MINUTES_KEPT`](crate::port::board::MINUTES_KEPT) old, and
-///   forgotten when it is [`HOURS_KEPT`](crate::port::board::HOURS_KEPT) old, whatever `before` says.
+/// - what was counted by the minute is counted by the quarter of an hour when it is
+///   [`MINUTES_KEPT`](crate::port::board::MINUTES_KEPT) old, by the hour when it is
+///   [`QUARTERS_KEPT`](crate::port::board::QUARTERS_KEPT) old, and forgotten when it is
+///   [`HOURS_KEPT`](crate::port::board::HOURS_KEPT) old, whatever `before` says.
 ///
 /// Batches and events count by `created_at`. Nothing else deletes a cursor event (ING-7.8-05).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use patra_core::port::board::A_MINUTE;
+use patra_core::port::board::{A_MINUTE, A_QUARTER, AN_HOUR, MINUTES_KEPT, QUARTERS_KEPT};
 use patra_core::{Ts, Window};
 
 /// Of a board that is asked for without a time: up to now.
@@ -41,10 +41,15 @@ pub(super) fn ending_at(now: Ts, span: Duration) -> Window {
     Window { from: to - span, to }
 }
 
-/// How many minutes a step of a series has when nobody says.
-pub fn step_minutes(window: Window) -> u32 {
+/// How many minutes a step of a series has when nobody says: few enough steps, and none finer than what is kept of its time.
+pub fn step_minutes(window: Window, now: Ts) -> u32 {
     let minutes = window.to.since(window.from).as_secs() / 60;
-    let fits = |step: &u32| minutes / u64::from(*step) <= STEPS_WANTED;
+    let counted_by = match now.since(window.from) {
+        age if age <= MINUTES_KEPT => A_MINUTE,
+        age if age <= QUARTERS_KEPT => A_QUARTER,
+        _ => AN_HOUR,
+    };
+    let fits = |step: &u32| minutes / u64::from(*step) <= STEPS_WANTED && A_MINUTE * *step >= counted_by;
     ROUND_STEPS.into_iter().find(fits).unwrap_or(ROUND_STEPS[ROUND_STEPS.len() - 1])
 }
 
@@ -66,9 +71,18 @@ mod tests {
     #[test]
     fn a_picture_has_few_steps_whatever_it_is_of() {
         let step = |days: u64, hours: u64| {
-            let from = Ts::from_secs(0);
-            step_minutes(Window { from, to: from + Duration::from_secs(days * 86_400 + hours * 3_600) })
+            let (from, span) = (Ts::from_secs(0), Duration::from_secs(days * 86_400 + hours * 3_600));
+            step_minutes(Window { from, to: from + span }, from + span)
         };
-        assert_eq!([step(0, 1), step(0, 12), step(1, 0), step(7, 0), step(90, 0)], [1, 5, 15, 60, 1_440]);
+        let steps = [step(0, 1), step(0, 2), step(0, 12), step(1, 0), step(7, 0), step(90, 0)];
+        assert_eq!(steps, [1, 1, 15, 15, 60, 1_440]);
+    }
+
+    #[test]
+    fn steps_are_no_finer_than_what_is_kept() {
+        let from = Ts::from_secs(0);
+        let an_hour = Window { from, to: from + AN_HOUR };
+        let step = |age| step_minutes(an_hour, from + age);
+        assert_eq!([step(MINUTES_KEPT), step(2 * MINUTES_KEPT), step(2 * QUARTERS_KEPT)], [1, 15, 60]);
     }
 }

@@ -87,7 +87,7 @@ impl Platform {
             Some(record) => {
                 let mut note = fields(record);
                 note.insert("note_id".to_owned(), note_id.into());
-                let raw = serde_json::from_slice(&record.payload)
+                let raw = serde_json::from_str(&record.payload)
                     .map_err(|_| Trouble::new(Code::PlatformError, "the note is nested too deeply to be handed on"))?;
                 note.insert("raw".to_owned(), raw);
                 Ok(Value::Object(note))

@@ -96,9 +96,7 @@ pub(crate) async fn capture(shared: &Shared, project_key: &str, job_type: &str, 
     let mut finder = Finder::new(options);
     for record in &page.records {
         finder.json(&record.fields);
-        if let Ok(payload) = std::str::from_utf8(&record.payload) {
-            finder.json(payload);
-        }
+        finder.json(&record.payload);
     }
     for candidate in &page.candidates {
         finder.text(&candidate.id);

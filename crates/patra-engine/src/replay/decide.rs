@@ -81,7 +81,6 @@ fn shown(version: Version) -> String {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
 
     use patra_core::Ts;
 
@@ -98,7 +97,7 @@ mod tests {
             key: "a".into(),
             version: version(5),
             fields: String::new(),
-            payload: Bytes::new(),
+            payload: String::new().into(),
             content_hash: [1; 16],
         };
         let stored = |at, content, generation: &str| StoredVersion {

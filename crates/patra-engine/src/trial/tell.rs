@@ -94,9 +94,8 @@ pub fn next_value(next: &Outlook) -> Value {
 /// As `expect.first` writes it.
 pub fn record_value(record: &Record) -> Value {
     let json = |text: &str| serde_json::from_str::<Value>(text).unwrap_or(Value::Null);
-    let payload = std::str::from_utf8(&record.payload).map(json).unwrap_or_default();
     let updated_at = record.version.updated_at.to_short_text();
-    json!({ "id": record.key, "updated_at": updated_at, "fields": json(&record.fields), "payload": payload })
+    json!({ "id": record.key, "updated_at": updated_at, "fields": json(&record.fields), "payload": json(&record.payload) })
 }
 
 pub fn method_name(method: Method) -> &'static str {

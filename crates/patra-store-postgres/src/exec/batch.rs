@@ -15,7 +15,7 @@ use super::candidate::{self, MARK};
 use super::ledger::{INSERT_PAGE, Ledger};
 use super::{NOW, count, moment, poll, raw, signal, urls};
 use crate::error::{Fail, refused};
-use crate::json::{JsonText, RawText};
+use crate::json::JsonText;
 use crate::pool::{Session, pipeline};
 use crate::time::Time;
 
@@ -50,8 +50,8 @@ stored AS (
   INSERT INTO item (scope_id, project_key, provenance_code, endpoint_name, kind, run_id, batch_no, dedup_key,
     updated_at, source_version, content_hash, fields, payload, created_at, stored_at, mapping_generation,
     refresh_checked_at)
-  SELECT scope.id, $1, $2, $4, $5, $6, $7, r.dedup_key, r.updated_at, r.source_version, r.content_hash, r.fields, r.payload,
-    $14, $14, $15, $14
+  SELECT scope.id, $1, $2, $4, $5, $6, $7, r.dedup_key, r.updated_at, r.source_version, r.content_hash, r.fields,
+    r.payload, $14, $14, $15, $14
   FROM unnest($8::text[], $9::timestamptz[], $10::bigint[], $11::bytea[], $12::text[], $13::text[])
     AS r (dedup_key, updated_at, source_version, content_hash, fields, payload), scope
   ON CONFLICT (scope_id, dedup_key) DO UPDATE
@@ -80,11 +80,11 @@ pub(super) async fn commit_one(session: &Session, op: &Arc<CommitBatch>) -> Resu
     done.first().copied().ok_or_else(|| refused("no page was committed"))
 }
 
-/// Pages of one run. Those that were committed before are answered as they were.
 /// So many futures are polled in their order by `try_join_all`, all of them at first. Of more, one could send its statements when
 /// a COMMIT that was sent with them is on its way.
 const IN_ORDER: usize = 30;
 
+/// Pages of one run. Those that were committed before are answered as they were.
 pub(super) async fn commit(session: &Session, ops: &[Arc<CommitBatch>]) -> Result<Vec<BatchCommitted>, Fail> {
     let Some(first) = ops.first() else { return Ok(Vec::new()) };
     let statements = Statements::prepare(session).await?;
@@ -242,7 +242,7 @@ async fn store_items(
         let versions: Vec<_> = records.iter().map(|record| record.version.source_version).collect();
         let hashes: Vec<_> = records.iter().map(|record| record.content_hash.as_slice()).collect();
         let fields: Vec<_> = records.iter().map(|record| record.fields.as_str()).collect();
-        let payloads: Vec<_> = records.iter().map(|record| RawText(&record.payload)).collect();
+        let payloads: Vec<_> = records.iter().map(|record| &*record.payload).collect();
         let row = session
             .one(
                 statement,

@@ -12,17 +12,21 @@ use crate::pool::Session;
 use crate::time::{Time, maybe};
 
 /// The tasks with windows beyond `c.start`, where `c` is the cursor. One half for each direction, each with its own index;
-/// the one of the other direction reads nothing.
+/// the one of the other direction reads nothing. Forward, something more may be asked of them.
 macro_rules! tasks_beyond {
-    () => {
-        "
+    ($forward:literal) => {
+        concat!(
+            "
   SELECT t.plan_id, t.window_from, t.window_to, t.replaced, t.status_code, t.done_from, t.done_to
   FROM c JOIN ing_task t ON t.cursor_id = c.id AND t.window_to > c.start
-  WHERE c.direction_code = 'FORWARD'
+  WHERE c.direction_code = 'FORWARD'",
+            $forward,
+            "
   UNION ALL
   SELECT t.plan_id, t.window_from, t.window_to, t.replaced, t.status_code, t.done_from, t.done_to
   FROM c JOIN ing_task t ON t.cursor_id = c.id AND t.window_from < c.start AND t.operation_code = 'BACKFILL'
   WHERE c.direction_code = 'BACKFILL'"
+        )
     };
 }
 pub(super) use tasks_beyond;
@@ -36,7 +40,7 @@ WITH c AS MATERIALIZED (
     AND namespace_scope_code = $5 AND namespace_key = $6
 ),
 tasks AS MATERIALIZED (",
-    tasks_beyond!(),
+    tasks_beyond!(""),
     "),
 covered AS (
   SELECT window_from, window_to FROM tasks

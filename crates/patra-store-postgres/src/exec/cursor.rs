@@ -32,21 +32,32 @@ SELECT new_instant, new_numeric, new_value FROM (
    ORDER BY e.cursor_id DESC, e.new_numeric DESC LIMIT 1)
 ) AS furthest";
 
-/// Windows of which every task is SUCCEEDED, and what is done of those that ended short.
+/// Windows of which every task is SUCCEEDED, and what is done of those that ended short; beside each the end of the first window that is
+/// open. Forward, those that begin behind that are left out unless all are asked for: there are as many as wait, and each task
+/// that ends would read them.
 const COMPLETED: &str = concat!(
     "
 WITH c AS (
   SELECT id, direction_code, coalesce(normalized_instant, origin_instant) AS start FROM ing_cursor WHERE id = $1
 ),
+open AS (
+  SELECT t.window_to FROM ing_task t
+  WHERE t.cursor_id = $1 AND t.window_to > (SELECT start FROM c) AND t.replaced = 0 AND t.status_code <> 'SUCCEEDED'
+  ORDER BY t.window_to
+  LIMIT 1
+),
 tasks AS (",
-    tasks_beyond!(),
+    tasks_beyond!(
+        "
+    AND t.window_from <= CASE WHEN $2 THEN 'infinity' ELSE coalesce((SELECT window_to FROM open), 'infinity') END"
+    ),
     ")
-SELECT window_from, window_to FROM tasks
+SELECT window_from, window_to, (SELECT window_to FROM open) FROM tasks
 WHERE replaced = 0
 GROUP BY plan_id, window_from, window_to
 HAVING bool_and(status_code = 'SUCCEEDED')
 UNION
-SELECT done_from, done_to FROM tasks
+SELECT done_from, done_to, (SELECT window_to FROM open) FROM tasks
 WHERE done_from IS NOT NULL AND status_code IN ('PARTIAL', 'FAILED', 'CANCELLED')"
 );
 
@@ -126,18 +137,26 @@ pub(super) async fn record_advance(session: &Session, op: RecordAdvance) -> Resu
     let [lock, furthest, completed, segments] = session.prepare([LOCK, FURTHEST, COMPLETED, SEGMENTS]).await?;
     let id = op.cursor.0;
     // Events and tasks are read by statements that start when the lock is held: none of an earlier turn is missing.
-    let ((), row, furthest, completed) = pipeline!(
+    let ((), row, furthest, near) = pipeline!(
         session.begin_derived(),
         session.opt(&lock, &[&id]),
         session.opt(&furthest, &[&id]),
-        session.rows(&completed, &[&id]),
+        session.rows(&completed, &[&id, &false]),
     )?;
     let row = row.ok_or_else(|| refused(format!("there is no cursor {id}")))?;
     let direction: Direction = row.try_get::<_, &str>(5)?.parse()?;
     let (value, mut target) = (read_mark(&row)?, furthest.as_ref().map(read_mark).transpose()?.flatten());
     let origin = maybe(&row, 3)?;
     let (start, complete) = match value.as_ref().map_or(origin, Mark::instant) {
-        Some(start) => (Some(Mark::At(start)), Some(Mark::At(completed_end(direction, start, &windows(&completed)?)))),
+        Some(start) => {
+            let mut end = completed_end(direction, start, &windows(&near)?);
+            let open = near.first().map(|row| maybe(row, 2)).transpose()?.flatten();
+            // Beyond a window that is open another has led the way, and more may follow.
+            if direction == Direction::Forward && open.is_some_and(|open| end > open) {
+                end = completed_end(direction, start, &windows(&session.rows(&completed, &[&id, &true]).await?)?);
+            }
+            (Some(Mark::At(start)), Some(Mark::At(end)))
+        }
         None => (None, completed_segments(&session.rows(&segments, &[&id]).await?)?),
     };
     let start = start.as_ref().or(value.as_ref());

@@ -1,30 +1,35 @@
-//! What was counted by the minute grows old: the minutes of an hour become one, and hours are forgotten.
+//! What was counted by the minute grows old: the minutes of a quarter become one, quarters an hour, and hours are
+//! forgotten. Before that, the shards of a minute become one.
 
-use patra_core::port::board::{HOURS_KEPT, MINUTES_KEPT};
+use std::time::Duration;
+
+use patra_core::port::board::{A_MINUTE, A_QUARTER, AN_HOUR, HOURS_KEPT, MINUTES_KEPT, QUARTERS_KEPT};
 use patra_core::time::micros;
 
 use crate::error::Fail;
 use crate::pool::{Session, pipeline};
 use crate::time::Time;
 
+/// Nobody counts anything of a minute that is so long over.
+const SHARDS_KEPT: Duration = Duration::from_secs(600);
+
 const FOLD: &str = "
 WITH old AS (
   DELETE FROM ing_minute
-  WHERE minute < $1::timestamptz - $2::bigint * interval '1 microsecond'
-    AND (shard <> 0 OR minute <> date_bin('1 hour', minute, to_timestamp(0)))
+  WHERE minute >= $1 AND minute < $2 AND (shard <> 0 OR minute <> date_bin($3::bigint * interval '1 microsecond', minute, to_timestamp(0)))
   RETURNING *
 )
 INSERT INTO ing_minute AS m (minute, project_key, provenance_code, endpoint_name, operation_code, shard,
   picks, succeeded, partial, failed, batches, batches_failed, latency_ms, inserted, updated, skipped, rejected, late,
   retries, throttled, permits, wait_ms, retry_after, demoted, quota_soft, quota_hard, qps_downshift,
   page_size_shrink, concurrency_down, circuit_open, resliced)
-SELECT date_bin('1 hour', minute, to_timestamp(0)) AS hour, project_key, provenance_code, endpoint_name, operation_code, 0,
+SELECT date_bin($3::bigint * interval '1 microsecond', minute, to_timestamp(0)) AS longer, project_key, provenance_code, endpoint_name, operation_code, 0,
   sum(picks), sum(succeeded), sum(partial), sum(failed), sum(batches), sum(batches_failed), sum(latency_ms),
   sum(inserted), sum(updated), sum(skipped), sum(rejected), sum(late), sum(retries), sum(throttled), sum(permits),
   sum(wait_ms), sum(retry_after), sum(demoted), sum(quota_soft), sum(quota_hard), sum(qps_downshift),
   sum(page_size_shrink), sum(concurrency_down), sum(circuit_open), sum(resliced)
 FROM old
-GROUP BY hour, project_key, provenance_code, endpoint_name, operation_code
+GROUP BY longer, project_key, provenance_code, endpoint_name, operation_code
 ON CONFLICT (minute, project_key, provenance_code, endpoint_name, operation_code, shard) DO UPDATE
 SET
   picks = m.picks + excluded.picks, succeeded = m.succeeded + excluded.succeeded,
@@ -44,26 +49,24 @@ SET
 const FOLD_ERRORS: &str = "
 WITH old AS (
   DELETE FROM ing_error_minute
-  WHERE minute < $1::timestamptz - $2::bigint * interval '1 microsecond'
-    AND (shard <> 0 OR minute <> date_bin('1 hour', minute, to_timestamp(0)))
+  WHERE minute >= $1 AND minute < $2 AND (shard <> 0 OR minute <> date_bin($3::bigint * interval '1 microsecond', minute, to_timestamp(0)))
   RETURNING *
 )
 INSERT INTO ing_error_minute AS m (minute, project_key, provenance_code, endpoint_name, operation_code, level, error_code, shard,
   errors, message, last_at, task_id, run_id, batch_no)
-SELECT date_bin('1 hour', minute, to_timestamp(0)) AS hour, project_key, provenance_code, endpoint_name, operation_code, level,
+SELECT date_bin($3::bigint * interval '1 microsecond', minute, to_timestamp(0)) AS longer, project_key, provenance_code, endpoint_name, operation_code, level,
   error_code, 0, sum(errors), (array_agg(message ORDER BY last_at DESC, run_id DESC))[1], max(last_at),
   (array_agg(task_id ORDER BY last_at DESC, run_id DESC))[1], (array_agg(run_id ORDER BY last_at DESC, run_id DESC))[1],
   (array_agg(batch_no ORDER BY last_at DESC, run_id DESC))[1]
 FROM old
-GROUP BY hour, project_key, provenance_code, endpoint_name, operation_code, level, error_code
+GROUP BY longer, project_key, provenance_code, endpoint_name, operation_code, level, error_code
 ON CONFLICT (minute, project_key, provenance_code, endpoint_name, operation_code, level, error_code, shard) DO UPDATE
 SET errors = m.errors + excluded.errors, message = excluded.message, last_at = excluded.last_at, task_id = excluded.task_id,
   run_id = excluded.run_id, batch_no = excluded.batch_no";
 
-const FORGET: &str = "DELETE FROM ing_minute WHERE minute < $1::timestamptz - $2::bigint * interval '1 microsecond'";
+const FORGET: &str = "DELETE FROM ing_minute WHERE minute < $1";
 
-const FORGET_ERRORS: &str = "
-DELETE FROM ing_error_minute WHERE minute < $1::timestamptz - $2::bigint * interval '1 microsecond'";
+const FORGET_ERRORS: &str = "DELETE FROM ing_error_minute WHERE minute < $1";
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[FOLD, FOLD_ERRORS, FORGET, FORGET_ERRORS];
@@ -71,12 +74,18 @@ pub(super) const STATEMENTS: &[&str] = &[FOLD, FOLD_ERRORS, FORGET, FORGET_ERROR
 pub(super) async fn fold(session: &Session, now: Time) -> Result<(), Fail> {
     let [fold, fold_errors, forget, forget_errors] =
         session.prepare([FOLD, FOLD_ERRORS, FORGET, FORGET_ERRORS]).await?;
-    let (minutes, hours) = (micros(MINUTES_KEPT), micros(HOURS_KEPT));
+    let [shards, minutes, quarters, hours] =
+        [SHARDS_KEPT, MINUTES_KEPT, QUARTERS_KEPT, HOURS_KEPT].map(|kept| Time(now.0 - kept));
+    let [minute, quarter, hour] = [A_MINUTE, A_QUARTER, AN_HOUR].map(micros);
     pipeline!(
-        session.write(&forget, &[&now, &hours]),
-        session.write(&forget_errors, &[&now, &hours]),
-        session.write(&fold, &[&now, &minutes]),
-        session.write(&fold_errors, &[&now, &minutes]),
+        session.write(&forget, &[&hours]),
+        session.write(&forget_errors, &[&hours]),
+        session.write(&fold, &[&hours, &quarters, &hour]),
+        session.write(&fold_errors, &[&hours, &quarters, &hour]),
+        session.write(&fold, &[&quarters, &minutes, &quarter]),
+        session.write(&fold_errors, &[&quarters, &minutes, &quarter]),
+        session.write(&fold, &[&minutes, &shards, &minute]),
+        session.write(&fold_errors, &[&minutes, &shards, &minute]),
     )?;
     Ok(())
 }

@@ -21,7 +21,8 @@ use crate::support::{Schema, run};
 const DAY: Duration = Duration::from_secs(86_400);
 const HARVESTERS: i64 = 4;
 
-/// Ninety days of work of fifty endpoints: two days by the minute, the rest by the hour, as the store would have it.
+/// Ninety days of work of fifty endpoints: three hours by the minute (two, and up to one until
+/// the archivist comes, with its shards), two days by the quarter of an hour, the rest by the hour, as the store would have it.
 fn history(batches: usize, tasks: usize) -> String {
     format!(
         "ALTER TABLE ing_task_run_batch DISABLE TRIGGER USER;
@@ -44,7 +45,12 @@ fn history(batches: usize, tasks: usize) -> String {
            latency_ms, inserted)
          SELECT date_trunc('minute', now()) - n * interval '1 minute', 'default', 'source-' || e / 5, 'endpoint-' || e % 5,
            'BACKFILL', s, 2, 20, 140, 2000
-         FROM generate_series(0, 2879) n, generate_series(0, 49) e, generate_series(0, 3) s
+         FROM generate_series(0, 179) n, generate_series(0, 49) e, generate_series(0, 3) s
+         WHERE n < 60 OR s = 0
+         UNION ALL
+         SELECT date_bin('15 minutes', now(), to_timestamp(0)) - n * interval '15 minutes', 'default', 'source-' || e / 5,
+           'endpoint-' || e % 5, 'BACKFILL', 15, 120, 1200, 8400, 120000
+         FROM generate_series(13, 192) n, generate_series(0, 49) e
          UNION ALL
          SELECT date_trunc('hour', now()) - n * interval '1 hour', 'default', 'source-' || e / 5, 'endpoint-' || e % 5,
            'BACKFILL', 15, 120, 1200, 8400, 120000
@@ -53,7 +59,9 @@ fn history(batches: usize, tasks: usize) -> String {
            shard, errors, message, last_at, task_id, run_id)
          SELECT date_trunc('minute', now()) - n * interval '1 minute', 'default', 'source-' || e / 5, 'endpoint-' || e % 5,
            'BACKFILL', 'L' || 1 + e % 4, 'NETWORK_ERROR', 0, 3, 'no answer', now(), 1, 1
-         FROM generate_series(0, 2879) n, generate_series(0, 49) e;
+         FROM (
+           SELECT generate_series(0, 179) UNION ALL SELECT 15 * generate_series(13, 192)
+         ) AS ages (n), generate_series(0, 49) e;
          INSERT INTO ing_cursor (project_key, provenance_code, endpoint_name, operation_code, cursor_key, namespace_scope_code,
            namespace_key, cursor_type_code, direction_code, origin_instant, normalized_instant, created_at, updated_at)
          SELECT 'default', 'source-' || n % 10, 'endpoint-0', 'HARVEST', 'updated_at', 'CUSTOM', n, 'TIME', 'FORWARD', 'epoch',

@@ -122,11 +122,10 @@ fn store_records<'a>(
     }
     let mut changed = Vec::with_capacity(op.records.len());
     for record in &op.records {
-        let payload = payload(record)?;
         // Most records are new: an insert that meets an older one costs a look into the index and nothing more.
-        if store(&mut insert, record, payload)? {
+        if store(&mut insert, record)? {
             stats.inserted += 1;
-        } else if store(&mut replace, record, payload)? {
+        } else if store(&mut replace, record)? {
             stats.updated += 1;
         } else {
             stats.skipped += 1;
@@ -154,19 +153,14 @@ fn bind_page(statement: &mut Statement<'_>, op: &CommitBatch, scope: i64, now: T
 }
 
 /// The rest, for one record. True when a row was written.
-fn store(statement: &mut Statement<'_>, record: &Record, payload: &str) -> Result<bool> {
+fn store(statement: &mut Statement<'_>, record: &Record) -> Result<bool> {
     statement.raw_bind_parameter(4, &record.key)?;
     statement.raw_bind_parameter(7, record.version.updated_at.micros())?;
     statement.raw_bind_parameter(8, record.version.source_version)?;
     statement.raw_bind_parameter(9, record.content_hash.as_slice())?;
     statement.raw_bind_parameter(10, &record.fields)?;
-    statement.raw_bind_parameter(11, payload)?;
+    statement.raw_bind_parameter(11, &*record.payload)?;
     Ok(statement.raw_execute()? == 1)
-}
-
-fn payload(record: &Record) -> Result<&str> {
-    let text = str::from_utf8(&record.payload);
-    text.map_err(|error| Error::refused(format!("the payload of `{}` is not UTF-8: {error}", record.key)))
 }
 
 fn store_rejected(db: &Connection, op: &CommitBatch, now: Ts) -> Result<()> {

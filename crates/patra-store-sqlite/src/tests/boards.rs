@@ -59,3 +59,33 @@ fn gauges_read_what_waits_and_what_moves_and_nothing_that_is_over() {
     }
     assert!(!plan(&db, query::load::COUNT_QUEUED).contains("TEMP B-TREE"), "it counts in the order of the index");
 }
+
+/// The contract sees that nothing is lost; here, that it takes less room.
+// covers: ING-14.11-02
+#[test]
+fn minutes_become_quarters_then_hours_and_hours_are_forgotten() {
+    let db = migrated();
+    let now = Ts::from_secs(1_000 * 86_400);
+    for age in [0, 1, 3, 200] {
+        db.execute(
+            "INSERT INTO ing_minute (minute, project_key, provenance_code, endpoint_name, operation_code, shard, batches)
+             WITH RECURSIVE ago (minutes) AS (SELECT 1 UNION ALL SELECT minutes + 1 FROM ago WHERE minutes < 120)
+             SELECT ?1 - minutes * 60000000, 'default', 'p', 'e', 'HARVEST', 0, 1 FROM ago",
+            [(now - Duration::from_secs(age * 86_400)).micros()],
+        )
+        .unwrap();
+    }
+    let left = |from: u64, to: u64| -> (i64, i64) {
+        let at = |days: u64| (now - Duration::from_secs(days * 86_400)).micros();
+        db.query_row(
+            "SELECT count(*), coalesce(sum(batches), 0) FROM ing_minute WHERE minute < ?1 AND minute >= ?2",
+            [at(from), at(to)],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .unwrap()
+    };
+    for _ in 0..2 {
+        exec::minute::fold(&db, now).unwrap();
+        assert_eq!([left(0, 1), left(1, 2), left(2, 9), left(9, 999)], [(120, 120), (8, 120), (2, 120), (0, 0)]);
+    }
+}

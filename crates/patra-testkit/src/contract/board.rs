@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::port::board::{A_MINUTE, About, Counts, CursorAsk, HttpStatus, MINUTES_KEPT, Queued};
+use patra_core::port::board::{A_MINUTE, About, Counts, CursorAsk, HttpStatus, MINUTES_KEPT, QUARTERS_KEPT, Queued};
 use patra_core::state::{HoldKind, Operation};
 use patra_core::tx::{Archive, Cause, HttpStats, Inventory, RateStats, RecordAdvance, RunEnd, SelfHealing, Subject};
 use patra_core::{Code, Level, Ts, Window};
@@ -133,7 +133,7 @@ pub(super) async fn what_was_done_is_counted_with_it(fx: Fixture) {
 }
 
 // covers: ING-14.11-02
-pub(super) async fn what_is_old_is_counted_by_the_hour_and_is_still_there(fx: Fixture) {
+pub(super) async fn what_is_old_is_counted_by_the_quarter_and_the_hour_and_is_still_there(fx: Fixture) {
     if fx.subject.is_real() {
         return;
     }
@@ -146,18 +146,19 @@ pub(super) async fn what_is_old_is_counted_by_the_hour_and_is_still_there(fx: Fi
     }
     let now = fx.now().await;
     let (store, window) = (&fx.subject.store, Window { from: (now - HOUR).floor_to(HOUR), to: now + HOUR });
-    let told = async || {
+    let told = async |minutes| {
         let counts = store.counts(About::default(), window).await.expect("counts");
-        let steps = store.series(About::default(), window, 60).await.expect("steps");
+        let steps = store.series(About::default(), window, minutes).await.expect("steps");
         (counts, steps, store.errors(About::default(), None, window, 9).await.expect("errors"))
     };
-    let before = told().await;
-    let minutes = store.series(About::default(), window, 1).await.expect("steps");
-    assert!(minutes.len() > before.1.len());
-    fx.pass(MINUTES_KEPT + HOUR).await;
-    for _ in 0..2 {
-        fx.ok(Archive { before: Ts::from_secs(0), limit: 9 }).await;
-        assert_eq!(told().await, before);
+    let [minutes, quarters, hours] = [told(1).await, told(15).await, told(60).await];
+    assert!(minutes.1.len() > quarters.1.len() && !hours.1.is_empty());
+    for (passes, minutes, before) in [(MINUTES_KEPT + HOUR, 15, quarters), (QUARTERS_KEPT, 60, hours)] {
+        fx.pass(passes).await;
+        for _ in 0..2 {
+            fx.ok(Archive { before: Ts::from_secs(0), limit: 9 }).await;
+            assert_eq!(told(minutes).await, before);
+        }
     }
 }
 

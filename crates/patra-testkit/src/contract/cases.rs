@@ -138,6 +138,7 @@ cases! {
     cursor {
         only_the_unbroken_prefix_counts,
         a_failed_window_stops_the_prefix,
+        a_window_that_reaches_back_over_an_open_one_counts,
         the_value_follows_its_event_and_only_forward,
         recording_twice_writes_one_event,
         an_event_says_where_it_comes_from,
@@ -465,7 +466,7 @@ cases! {
         the_queue_is_counted_by_source_endpoint_and_operation,
         a_hold_of_a_source_is_told_until_it_is_released,
         what_was_done_is_counted_with_it,
-        what_is_old_is_counted_by_the_hour_and_is_still_there,
+        what_is_old_is_counted_by_the_quarter_and_the_hour_and_is_still_there,
         errors_are_counted_by_kind_with_the_place_of_the_last,
         a_cursor_tells_where_it_stands_and_how_it_came_there,
     }

@@ -60,6 +60,19 @@ pub(super) async fn a_failed_window_stops_the_prefix(fx: Fixture) {
     assert_eq!(fx.advance(cursor).await.target, at(30));
 }
 
+pub(super) async fn a_window_that_reaches_back_over_an_open_one_counts(fx: Fixture) {
+    let (cursor, leases) = four(&fx).await;
+    for done in [0, 3] {
+        fx.finish(&leases[done], RunEnd::Succeeded).await;
+    }
+    assert_eq!(fx.advance(cursor).await.target, at(10));
+    fx.plan("b", &[make::window(12, 18), make::window(5, 35)]).await;
+    let later = fx.claim(2).await;
+    let wide = later.iter().find(|lease| lease.window == Some(make::window(5, 35))).expect("the wide one");
+    fx.finish(wide, RunEnd::Succeeded).await;
+    assert_eq!(fx.advance(cursor).await.target, at(40), "over windows that are open, and on with one behind them");
+}
+
 // covers: ING-6.1-10, ING-9.4-04, ING-10.0-01, ING-10.3-01, ING-13.2-03, ING-7.7-04
 // covers: ING-7.9-07, ING-11.5-02, ING-13.2-01
 pub(super) async fn the_value_follows_its_event_and_only_forward(fx: Fixture) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use bytestring::ByteString;
 use patra_core::cursor::{Mark, Name, Scope};
 use patra_core::paging::Position;
 use patra_core::params::Params;
@@ -264,12 +265,12 @@ pub fn part(taken: &TriggerTaken, epoch: i64, whole: Window, windows: &[Window])
 
 /// Key, update time in seconds, and a payload that names both.
 pub fn record(key: &str, at: i64) -> Record {
-    let payload = Bytes::from(format!(r#"{{"id":"{key}","at":{at}}}"#));
+    let payload = ByteString::from(format!(r#"{{"id":"{key}","at":{at}}}"#));
     Record {
         key: key.into(),
         version: Version { updated_at: Ts::from_secs(at), source_version: 0 },
         fields: format!(r#"{{"at":{at}}}"#),
-        content_hash: patra_core::hash::content_hash(&payload),
+        content_hash: patra_core::hash::content_hash(payload.as_bytes()),
         payload,
     }
 }

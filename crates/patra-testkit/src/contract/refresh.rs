@@ -43,8 +43,8 @@ fn rejected(index: u32, key: &str) -> Rejected {
 }
 
 fn other_content(key: &str, at: i64) -> Record {
-    let payload = bytes::Bytes::from(format!(r#"{{"id":"{key}","again":{at}}}"#));
-    Record { content_hash: patra_core::hash::content_hash(&payload), payload, ..make::record(key, at) }
+    let payload = bytestring::ByteString::from(format!(r#"{{"id":"{key}","again":{at}}}"#));
+    Record { content_hash: patra_core::hash::content_hash(payload.as_bytes()), payload, ..make::record(key, at) }
 }
 
 /// Key and status of every signal, oldest first.

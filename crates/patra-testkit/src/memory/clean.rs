@@ -1,6 +1,6 @@
 //! Forgetting what is old.
 
-use bytes::Bytes;
+use bytestring::ByteString;
 use patra_core::tx::{Clean, Cleaned, Lineage};
 use patra_core::{TaskId, Ts};
 
@@ -63,7 +63,7 @@ impl MemStore {
         for (_, id) in old {
             let item = &mut self.items[place(id)];
             if item.emptied_at.is_none() {
-                (item.fields, item.payload, item.emptied_at) = (String::new(), Bytes::new(), Some(now));
+                (item.fields, item.payload, item.emptied_at) = (String::new(), ByteString::new(), Some(now));
                 emptied += 1;
             }
             self.links.retain(|(_, item), _| *item != id);

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use patra_core::crawl::{Candidate, Execution, Note, NoteFields, after_failure, idempotency_key, is_alive};
 use patra_core::record::{Stream, Version};
 use patra_core::state::{CandidateStatus, ExecutionStatus};
@@ -272,7 +271,7 @@ impl MemStore {
             checked_at: now,
             content_hash: note.content_hash,
             fields: note.fields.clone(),
-            payload: Bytes::from(note.payload.clone()),
+            payload: note.payload.clone().into(),
             run: RunId(0),
             batch_no: 0,
             created_at: now,

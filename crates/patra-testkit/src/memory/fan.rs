@@ -69,7 +69,7 @@ impl MemStore {
         own.take(op.limit.min(MAX_PARENTS) as usize)
             .map(|item| Parent {
                 key: item.key.clone(),
-                payload: if op.payload { String::from_utf8_lossy(&item.payload).into_owned() } else { String::new() },
+                payload: if op.payload { item.payload.to_string() } else { String::new() },
                 task_params: self.task_of(item.run).map(|task| task.what.task_params.clone()),
             })
             .collect()

@@ -1,6 +1,5 @@
 //! The URL pool, what is captured, and documents.
 
-use bytes::Bytes;
 use patra_core::port::pool::{CaptureRule, PoolUrl, Project};
 use patra_core::project::{DEFAULT, Library};
 use patra_core::record::{Stream, Version};
@@ -123,7 +122,7 @@ impl MemStore {
             let changed = item.content_hash != op.content_hash || item.emptied_at.is_some();
             if changed {
                 (item.content_hash, item.fields) = (op.content_hash, op.fields.clone());
-                (item.payload, item.emptied_at) = (Bytes::from(op.payload.clone()), None);
+                (item.payload, item.emptied_at) = (op.payload.clone().into(), None);
                 (item.version.updated_at, item.stored_at, item.checked_at) = (now, now, now);
             }
             return DocumentPut { id: item.id, created: false, changed };
@@ -141,7 +140,7 @@ impl MemStore {
             checked_at: now,
             content_hash: op.content_hash,
             fields: op.fields.clone(),
-            payload: Bytes::from(op.payload.clone()),
+            payload: op.payload.clone().into(),
             run: RunId(0),
             batch_no: 0,
             created_at: now,

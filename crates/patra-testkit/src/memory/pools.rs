@@ -50,7 +50,7 @@ impl Pool for SharedMem {
         let store = self.lock();
         let runs: BTreeSet<_> = store.tasks_of(InstanceId(instance)).flat_map(|task| &task.runs).collect();
         let items = store.items.iter().filter(|item| item.id > after && runs.contains(&item.run));
-        let shown = |item: &Item| (item.id, item.fields.clone(), String::from_utf8_lossy(&item.payload).into_owned());
+        let shown = |item: &Item| (item.id, item.fields.clone(), item.payload.to_string());
         ready(items.take(limit as usize).map(shown).collect())
     }
 
@@ -133,7 +133,7 @@ impl MemStore {
             .map(|item| Document {
                 id: item.id,
                 fields: item.fields.clone(),
-                payload: String::from_utf8_lossy(&item.payload).into_owned(),
+                payload: item.payload.to_string(),
                 kind: item.kind.clone(),
             })
             .collect()

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use bytestring::ByteString;
 use patra_core::cookie::Wear;
 use patra_core::crawl;
 use patra_core::credential::{Binding, State};
@@ -261,7 +262,7 @@ pub struct Item {
     pub checked_at: Ts,
     pub content_hash: [u8; 16],
     pub fields: String,
-    pub payload: Bytes,
+    pub payload: ByteString,
     pub run: RunId,
     pub batch_no: u32,
     pub created_at: Ts,

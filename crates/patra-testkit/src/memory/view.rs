@@ -352,9 +352,7 @@ pub(super) fn item(row: &Item, stream: &super::ItemStream) -> Row {
         Cell::Time(row.checked_at),
         // An endpoint that maps no fields has none to show.
         or_null(Some(&row.fields).filter(|fields| !fields.is_empty()), |fields| Cell::Json(fields.clone())),
-        or_null(Some(&row.payload).filter(|payload| !payload.is_empty()), |payload| {
-            Cell::Json(String::from_utf8_lossy(payload).into_owned())
-        }),
+        or_null(Some(&row.payload).filter(|payload| !payload.is_empty()), |payload| Cell::Json(payload.to_string())),
         Cell::Int(row.run.0),
         Cell::Time(row.stored_at),
     ]

@@ -4,7 +4,6 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use bytes::Bytes;
 use patra_core::paging::{Facts, Position};
 use patra_core::protocol::run::{Evidence, Order, Page};
 use patra_core::record::{Candidate, Record, Rejected, Version};
@@ -287,7 +286,7 @@ impl FarRecord {
             key: self.key.to_owned(),
             version: Version { updated_at, source_version: 0 },
             fields: String::new(),
-            payload: Bytes::from_static(b"{}"),
+            payload: "{}".into(),
             content_hash: [0; 16],
         }
     }

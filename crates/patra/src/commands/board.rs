@@ -27,7 +27,7 @@ pub(crate) async fn show(global: &Global, board: &Board) -> Result<(), Error> {
         }
         Board::Throughput { about, span, step } => {
             let window = window(span)?;
-            let minutes = step.unwrap_or_else(|| board::step_minutes(window));
+            let minutes = step.unwrap_or_else(|| board::step_minutes(window, SystemClock.now()));
             let done = board::throughput(&**boards, about.about(global), window, minutes).await?;
             if global.output == Output::Table { rows(global, &done.steps) } else { one(global, &done) }
         }

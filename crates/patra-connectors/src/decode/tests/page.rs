@@ -1,3 +1,4 @@
+use bytes::Bytes;
 use patra_core::Ts;
 
 use super::*;
@@ -42,7 +43,7 @@ fn a_page_is_read_in_place() {
         ("10.1/é", Ts::from_secs(5), 3)
     );
     assert_eq!(first.fields, r#"{"title":"T","a\"b":{"k":[1]}}"#);
-    assert!(first.payload.starts_with(br#"{"id":"10.1/"#) && first.payload.ends_with(b"}"));
+    assert!(first.payload.starts_with(r#"{"id":"10.1/"#) && first.payload.ends_with('}'));
     assert_eq!((second.key.as_str(), second.version.updated_at, second.fields.as_str()), ("7", Ts::from_secs(9), ""));
 }
 

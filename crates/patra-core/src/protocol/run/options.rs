@@ -43,7 +43,7 @@ pub(super) const QUICK_MS: u32 = 10;
 
 /// Pages with so many bytes, or so many of them, wait for no others to be committed with.
 pub(super) const FULL_BYTES: u64 = MAX_WAITING_BYTES / 2;
-pub(super) const FULL_PAGES: usize = 32;
+pub(super) const FULL_PAGES: usize = 30;
 
 /// How often a store that fails is asked again to move a cursor.
 pub(super) const MAX_ADVANCE_RETRIES: u32 = 3;

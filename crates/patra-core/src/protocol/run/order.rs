@@ -65,7 +65,7 @@ impl Track {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
+    use bytestring::ByteString;
 
     use super::*;
     use crate::record::Version;
@@ -75,7 +75,7 @@ mod tests {
             key: at.to_string(),
             version: Version { updated_at: Ts::from_micros(at), source_version: 0 },
             fields: String::new(),
-            payload: Bytes::new(),
+            payload: ByteString::new(),
             content_hash: [0; 16],
         }
     }

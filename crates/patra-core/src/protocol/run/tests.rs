@@ -12,8 +12,6 @@ mod refusals;
 mod trouble;
 mod update;
 
-use bytes::Bytes;
-
 use super::*;
 use crate::gate::Decision::Allow;
 use crate::id::{BatchId, CursorId, Fence, InstanceId, PlanId, SliceId, TaskId};
@@ -271,7 +269,7 @@ fn record(key: &str, updated_at: Ts) -> Record {
         key: key.to_owned(),
         version: Version { updated_at, source_version: 0 },
         fields: String::new(),
-        payload: Bytes::from_static(b"{}"),
+        payload: "{}".into(),
         content_hash: [0; 16],
     }
 }

@@ -1,0 +1,78 @@
+//! What waits for the writer, and what of it is committed together next.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::Receiver;
+
+use patra_core::tx::{CommitBatch, Tx};
+
+use super::Job;
+
+/// A group is closed at so many operations or rows: the first of it waits for the last.
+const MAX_OPERATIONS: usize = 256;
+const MAX_ROWS: usize = 10_000;
+
+/// Operations of no more rows are short.
+const SHORT: usize = 64;
+
+/// What waits for the writer.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    jobs: VecDeque<Job>,
+    /// The last group let the long ones wait.
+    was_short: bool,
+}
+
+impl Backlog {
+    pub(super) fn push(&mut self, job: Job) {
+        self.jobs.push_back(job);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// The next operations to be committed together, in the order in which they came. Permits, leases and claims do not wait
+    /// for pages that came before them: what runs side by side may come in any order, and a far side stands still for want
+    /// of a permit. Then it is everybody's turn.
+    pub(super) fn next(&mut self, waiting: &Receiver<Job>) -> Vec<Job> {
+        self.jobs.extend(waiting.try_iter());
+        let is_short = |job: &Job| weight(&job.tx) <= SHORT;
+        let short = self.jobs.iter().filter(|job| is_short(job)).count();
+        self.was_short = !self.was_short && short > 0 && short < self.jobs.len();
+        let (mut group, mut later, mut rows) = (Vec::new(), VecDeque::new(), 0);
+        for job in self.jobs.drain(..) {
+            let is_full = group.len() == MAX_OPERATIONS || rows >= MAX_ROWS;
+            if is_full || self.was_short && !is_short(&job) {
+                later.push_back(job);
+            } else {
+                rows += weight(&job.tx);
+                group.push(job);
+            }
+        }
+        self.jobs = later;
+        group
+    }
+}
+
+fn weight(tx: &Tx) -> usize {
+    match tx {
+        Tx::CommitBatch(_) | Tx::CommitBatches(_) => tx.pages().iter().map(|page| rows(page)).sum(),
+        Tx::AddUrls(add) => add.urls.len() + 1,
+        Tx::TakeEvents(take) => take.limit as usize,
+        Tx::SavePlan(plan) => 2 * plan.slices.len() + 1,
+        Tx::FanOut(fan) => fan.children.len() + 1,
+        Tx::Signal(signal) => signal.keys.len() + 1,
+        Tx::Archive(archive) => 4 * archive.limit as usize,
+        Tx::ReadSegments(read) => (read.size as usize).saturating_mul(read.limit as usize),
+        Tx::Claim(claim) => claim.limit as usize,
+        Tx::AddCandidates(add) => add.candidates.len() + 1,
+        Tx::ClaimCandidates(claim) => claim.limit as usize,
+        Tx::Sweep(sweep) => sweep.limit as usize,
+        _ => 1,
+    }
+}
+
+fn rows(batch: &CommitBatch) -> usize {
+    let captured = batch.capture.as_ref().map_or(0, |capture| capture.urls.len());
+    batch.records.len() + batch.rejected.len() + batch.checked.len() + captured + 1
+}
