@@ -1,8 +1,13 @@
 //! Moving a cursor: write the event, then the value, each in its own transaction; when the value was moved by somebody
-//! else meanwhile, read again and try once more (ING-10.3).
+//! else meanwhile, read again and try once more (ING-10.3). Of many that end at once, each moves the value to its own event only:
+//! behind another's, that one is on its way, and should it have died the planner moves the value.
 
 use crate::cursor::Mark;
+use crate::id::RunId;
 use crate::tx::{AdvanceCursor, Done, RecordAdvance, Tx, TxError};
+
+/// Races with others for one value, at most.
+const TRIES: u8 = 2;
 
 /// One attempt to bring a cursor up to its completed prefix.
 #[derive(Clone, Debug)]
@@ -32,7 +37,7 @@ pub enum Step {
 
 impl Advance {
     pub fn start(record: RecordAdvance) -> (Advance, Step) {
-        let advance = Advance { record, stage: Stage::Recording, tries_left: 2 };
+        let advance = Advance { record, stage: Stage::Recording, tries_left: TRIES };
         let step = Step::Tx(advance.record.into());
         (advance, step)
     }
@@ -41,7 +46,7 @@ impl Advance {
         match (&self.stage, answer) {
             (_, Err(error)) => Step::GaveUp(error),
             (Stage::Recording, Ok(Done::RecordAdvance(at))) => match at.target {
-                Some(to) if to.is_beyond(at.value.as_ref(), at.direction) => {
+                Some(to) if to.is_beyond(at.value.as_ref(), at.direction) && self.is_to_move(at.by) => {
                     self.stage = Stage::Moving { to: to.clone() };
                     Step::Tx(AdvanceCursor { cursor: self.record.cursor, to, version: at.version }.into())
                 }
@@ -61,12 +66,18 @@ impl Advance {
             (_, Ok(other)) => Step::GaveUp(TxError::Refused(format!("unexpected answer {other:?}"))),
         }
     }
+
+    /// Whoever has lost a race moves the value wherever it may go: the one who won it may have come less far.
+    fn is_to_move(&self, by: Option<RunId>) -> bool {
+        let has_lost = self.tries_left < TRIES;
+        has_lost || self.record.cause.is_none_or(|cause| by == Some(cause.run))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::CursorId;
+    use crate::id::{CursorId, TaskId};
     use crate::state::Direction;
     use crate::time::Ts;
     use crate::tx;
@@ -84,7 +95,13 @@ mod tests {
     }
 
     fn going(direction: Direction, value: Option<i64>, target: Option<i64>, version: i64) -> Done {
-        Done::RecordAdvance(tx::Advance { direction, value: value.map(mark), target: target.map(mark), version })
+        Done::RecordAdvance(tx::Advance {
+            direction,
+            value: value.map(mark),
+            target: target.map(mark),
+            by: None,
+            version,
+        })
     }
 
     fn moved(moved: bool) -> Done {
@@ -118,6 +135,24 @@ mod tests {
             let (mut advance, _) = Advance::start(record());
             assert!(matches!(advance.on(Ok(state)), Step::Done { moved_to: None }));
         }
+    }
+
+    #[test]
+    fn behind_anothers_event_the_value_is_left_to_that_one() {
+        let cause = tx::Cause { task: TaskId(1), run: RunId(7), batch_no: 1, late: 0 };
+        let by = |run| {
+            let target = Some(mark(9));
+            Done::RecordAdvance(tx::Advance { direction: Direction::Forward, value: None, target, by: run, version: 1 })
+        };
+        let begun = || Advance::start(RecordAdvance { cause: Some(cause), ..record() }).0;
+        for other in [None, Some(RunId(8))] {
+            assert!(matches!(begun().on(Ok(by(other))), Step::Done { moved_to: None }));
+        }
+        let mut advance = begun();
+        assert!(matches!(advance.on(Ok(by(Some(RunId(7))))), Step::Tx(Tx::AdvanceCursor(_))));
+        // The winner may have moved it less far than its own event is.
+        assert!(matches!(advance.on(Ok(moved(false))), Step::Tx(Tx::RecordAdvance(_))));
+        assert!(matches!(advance.on(Ok(by(Some(RunId(8))))), Step::Tx(Tx::AdvanceCursor(_))));
     }
 
     #[test]

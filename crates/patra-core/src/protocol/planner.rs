@@ -6,6 +6,7 @@
 //! trigger that stands for many partitions is not planned: it becomes one trigger per partition, page by page.
 
 mod draft;
+mod pace;
 mod part;
 mod slice;
 
@@ -21,6 +22,7 @@ use crate::tx::{
     SettleTrigger, Settlement, TakeTrigger, TriggerTaken, Tx, TxError,
 };
 use draft::Part;
+use pace::Pace;
 use part::{Decision, Room};
 
 pub use draft::{Draft, Quota, Refresh, Span};
@@ -34,7 +36,7 @@ pub struct Options {
     pub idle_poll: Duration,
     /// QUEUED tasks per partition above which no more are emitted (G-07).
     pub inventory: u32,
-    /// How long a trigger waits for the inventory to fall.
+    /// How long a trigger waits for the inventory to fall, at most.
     pub inventory_wait: Duration,
     /// Most partitions of one trigger.
     pub max_partitions: u32,
@@ -127,6 +129,9 @@ pub struct Planner {
     next_fire: Ts,
     /// Inventories that were found full, and until when their triggers are left alone.
     full: Vec<(Inventory, Ts)>,
+    pace: Pace,
+    /// When the first of the triggers that were put off may be taken again.
+    resume_at: Ts,
 }
 
 #[derive(Debug)]
@@ -160,8 +165,11 @@ enum Stage {
     },
     Saving {
         job: Job,
+        again: Option<Duration>,
     },
-    Deciding,
+    Deciding {
+        again: Option<Duration>,
+    },
 }
 
 /// A trigger with its draft.
@@ -171,6 +179,8 @@ struct Job {
     draft: Box<Draft>,
     /// Times that another planner was faster.
     conflicts: u8,
+    /// When the rest is worth a look, if this is not all.
+    wait: Duration,
 }
 
 const MAX_CONFLICTS: u8 = 5;
@@ -186,7 +196,16 @@ const LOOK_FOR_SCHEDULES: Duration = Duration::from_secs(10);
 
 impl Planner {
     pub fn new(options: Options, rng: Rng, now: Ts) -> Planner {
-        Planner { options, rng, stage: Stage::Idle, wake_at: now, next_fire: now, full: Vec::new() }
+        Planner {
+            options,
+            rng,
+            stage: Stage::Idle,
+            wake_at: now,
+            next_fire: now,
+            full: Vec::new(),
+            pace: Pace::default(),
+            resume_at: Ts::MAX,
+        }
     }
 
     pub fn poll(&mut self, now: Ts, wants: &mut Vec<Want>) {
@@ -229,7 +248,7 @@ impl Planner {
             }
             (Stage::Taking, Got::Tx(Ok(Done::TakeTrigger(None)))) => self.sleep(now),
             (Stage::Compiling(trigger), Got::Compiled(Ok(Compiled::Plan(draft)))) => {
-                self.read(Job { trigger, draft, conflicts: 0 }, false, wants);
+                self.read(Job { trigger, draft, conflicts: 0, wait: self.options.inventory_wait }, false, wants);
             }
             (Stage::Compiling(trigger), Got::Compiled(Ok(Compiled::Fan(fan)))) => {
                 wants.push(Want::Tx(Arc::new(fan.of(&trigger, &self.options)).into()));
@@ -264,14 +283,18 @@ impl Planner {
                 let wait = frees.unwrap_or_default().min(LONGEST_QUOTA_WAIT).max(self.options.inventory_wait);
                 self.decide(now, job, &coverage, Quota::budget(&answer.view, operation), wait, wants);
             }
-            (Stage::Saving { .. }, Got::Tx(Ok(Done::SavePlan(saved)))) => {
+            (Stage::Saving { again, .. }, Got::Tx(Ok(Done::SavePlan(saved)))) => {
                 if saved.created > 0 {
                     wants.push(Want::Queued);
                 }
+                self.put_off(now, again);
                 self.take(now, wants);
             }
             (Stage::FanningOut(_), Got::Tx(Ok(Done::FanOut(_)))) => self.take(now, wants),
-            (Stage::Deciding, Got::Tx(Ok(Done::SettleTrigger(_)))) => self.take(now, wants),
+            (Stage::Deciding { again }, Got::Tx(Ok(Done::SettleTrigger(_)))) => {
+                self.put_off(now, again);
+                self.take(now, wants);
+            }
             // An answer of the wrong kind is a bug of the shell or the store; the lease on the trigger runs out and the
             // work is taken up again.
             _ => self.sleep(now),
@@ -281,7 +304,7 @@ impl Planner {
     /// A transaction failed. Nothing is lost in any case: the trigger's lease runs out and it is taken again.
     fn on_error(&mut self, now: Ts, stage: Stage, error: &TxError, wants: &mut Vec<Want>) {
         match (stage, error) {
-            (Stage::Saving { mut job }, TxError::Conflict) if job.conflicts < MAX_CONFLICTS => {
+            (Stage::Saving { mut job, .. }, TxError::Conflict) if job.conflicts < MAX_CONFLICTS => {
                 job.conflicts += 1;
                 self.read(job, true, wants);
             }
@@ -291,7 +314,7 @@ impl Planner {
             (Stage::FanningOut(trigger), TxError::Refused(reason)) => {
                 self.settle(&trigger, Settlement::Refused { error: reason.clone() }, wants);
             }
-            (Stage::Saving { job }, TxError::Refused(reason)) => {
+            (Stage::Saving { job, .. }, TxError::Refused(reason)) => {
                 let error = format!("the plan cannot be stored: {reason}");
                 self.settle(&job.trigger, Settlement::Refused { error }, wants);
             }
@@ -322,13 +345,18 @@ impl Planner {
     fn decide(
         &mut self,
         now: Ts,
-        job: Job,
+        mut job: Job,
         coverage: &Coverage,
         budget: Option<u64>,
-        wait: Duration,
+        mut wait: Duration,
         wants: &mut Vec<Want>,
     ) {
         let limit = job.draft.inventory.unwrap_or(self.options.inventory);
+        // A quota that is used up says itself when.
+        if wait == self.options.inventory_wait {
+            wait = self.pace.look(job.trigger.inventory(), coverage.queued, limit, now, wait);
+        }
+        job.wait = wait;
         let room = limit.saturating_sub(coverage.queued);
         let room = Room { slices: room, budget, wait };
         match part::decide(&job, coverage, &room) {
@@ -350,9 +378,10 @@ impl Planner {
     }
 
     fn save(&mut self, job: Job, part: Part, wants: &mut Vec<Want>) {
-        let save = job.draft.save(&job.trigger, part, self.options.inventory_wait);
+        let save = job.draft.save(&job.trigger, part, job.wait);
+        let again = (!save.complete).then_some(job.wait);
         wants.push(Want::Tx(Arc::new(save).into()));
-        self.stage = Stage::Saving { job };
+        self.stage = Stage::Saving { job, again };
     }
 
     fn take(&mut self, now: Ts, wants: &mut Vec<Want>) {
@@ -370,8 +399,18 @@ impl Planner {
 
     fn settle(&mut self, trigger: &TriggerTaken, settlement: Settlement, wants: &mut Vec<Want>) {
         let (instance, fence) = trigger.lease();
+        let again = if let Settlement::Later { delay } = settlement { Some(delay) } else { None };
         wants.push(Want::Tx(SettleTrigger { instance, fence, settlement }.into()));
-        self.stage = Stage::Deciding;
+        self.stage = Stage::Deciding { again };
+    }
+
+    /// The store has just written that a trigger may be taken again after so long.
+    fn put_off(&mut self, now: Ts, again: Option<Duration>) {
+        /// Its clock need not be ours.
+        const LATER: Duration = Duration::from_millis(5);
+        if let Some(again) = again {
+            self.resume_at = self.resume_at.min(now + again + LATER);
+        }
     }
 
     fn sleep(&mut self, now: Ts) {
@@ -379,6 +418,10 @@ impl Planner {
         self.stage = Stage::Idle;
         // A due time that has passed was just asked about in vain: it must not make the planner spin.
         self.wake_at = if self.next_fire > now { idle.min(self.next_fire) } else { idle };
+        if self.resume_at <= now {
+            self.resume_at = Ts::MAX;
+        }
+        self.wake_at = self.wake_at.min(self.resume_at);
     }
 }
 

@@ -53,6 +53,8 @@ pub struct Advance {
     pub value: Option<Mark>,
     /// The furthest event's value; `None` when there is none yet.
     pub target: Option<Mark>,
+    /// The run that the event names as its cause; it will move the value.
+    pub by: Option<RunId>,
     pub version: i64,
 }
 

@@ -1,9 +1,9 @@
 //! Progress marks: how far the completed part of a namespace reaches, and the move behind its event.
 
-use patra_core::Window;
 use patra_core::cursor::{Mark, completed_end};
 use patra_core::state::{Direction, Operation};
 use patra_core::tx::{Advance, AdvanceCursor, CursorMoved, RecordAdvance};
+use patra_core::{RunId, Ts, Window};
 use tokio_postgres::Row;
 
 use super::cover::tasks_beyond;
@@ -12,22 +12,26 @@ use crate::json::Json;
 use crate::pool::{Session, pipeline};
 use crate::time::{Time, maybe};
 
+const READ: &str = "
+SELECT normalized_instant, normalized_numeric, cursor_value, origin_instant, version, direction_code, operation_code
+FROM ing_cursor WHERE id = $1";
+
 const LOCK: &str = "
 SELECT normalized_instant, normalized_numeric, cursor_value, origin_instant, version, direction_code, operation_code
 FROM ing_cursor WHERE id = $1 FOR UPDATE";
 
 /// The furthest event, in the cursor's direction.
 const FURTHEST: &str = "
-SELECT new_instant, new_numeric, new_value FROM (
-  (SELECT e.new_instant, e.new_numeric, e.new_value FROM ing_cursor_event e
+SELECT new_instant, new_numeric, new_value, run_id FROM (
+  (SELECT e.new_instant, e.new_numeric, e.new_value, e.run_id FROM ing_cursor_event e
    WHERE e.cursor_id = $1 AND e.direction_code = 'FORWARD' AND e.new_instant IS NOT NULL
    ORDER BY e.cursor_id DESC, e.new_instant DESC LIMIT 1)
   UNION ALL
-  (SELECT e.new_instant, e.new_numeric, e.new_value FROM ing_cursor_event e
+  (SELECT e.new_instant, e.new_numeric, e.new_value, e.run_id FROM ing_cursor_event e
    WHERE e.cursor_id = $1 AND e.direction_code = 'BACKFILL' AND e.new_instant IS NOT NULL
    ORDER BY e.cursor_id, e.new_instant LIMIT 1)
   UNION ALL
-  (SELECT e.new_instant, e.new_numeric, e.new_value FROM ing_cursor_event e
+  (SELECT e.new_instant, e.new_numeric, e.new_value, e.run_id FROM ing_cursor_event e
    WHERE e.cursor_id = $1 AND e.new_numeric IS NOT NULL
    ORDER BY e.cursor_id DESC, e.new_numeric DESC LIMIT 1)
 ) AS furthest";
@@ -131,45 +135,92 @@ const ADVANCE_SEGMENTS: &str = advance!(
 );
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[LOCK, FURTHEST, COMPLETED, SEGMENTS, RECORD, ADVANCE_TIME, ADVANCE_SEGMENTS];
+pub(super) const STATEMENTS: &[&str] =
+    &[READ, LOCK, FURTHEST, COMPLETED, SEGMENTS, RECORD, ADVANCE_TIME, ADVANCE_SEGMENTS];
 
 pub(super) async fn record_advance(session: &Session, op: RecordAdvance) -> Result<Advance, Fail> {
-    let [lock, furthest, completed, segments] = session.prepare([LOCK, FURTHEST, COMPLETED, SEGMENTS]).await?;
+    let [read, lock, furthest, completed, segments] =
+        session.prepare([READ, LOCK, FURTHEST, COMPLETED, SEGMENTS]).await?;
     let id = op.cursor.0;
+    // Of many that end at once few lead any further: whoever sees that it does not need not wait for the others. Whatever ends
+    // later sees this end too.
+    let ((), row, event, near, ()) = pipeline!(
+        session.begin_reading(),
+        session.opt(&read, &[&id]),
+        session.opt(&furthest, &[&id]),
+        session.rows(&completed, &[&id, &false]),
+        session.commit(),
+    )?;
+    let seen = Seen::read(op, row, event.as_ref(), &near)?;
+    if let Some(end) = seen.end_of_windows
+        && !seen.leads_beyond_open
+        && !seen.is_news(&Mark::At(end))
+    {
+        return Ok(seen.advance);
+    }
     // Events and tasks are read by statements that start when the lock is held: none of an earlier turn is missing.
-    let ((), row, furthest, near) = pipeline!(
+    let ((), row, event, near) = pipeline!(
         session.begin_derived(),
         session.opt(&lock, &[&id]),
         session.opt(&furthest, &[&id]),
         session.rows(&completed, &[&id, &false]),
     )?;
-    let row = row.ok_or_else(|| refused(format!("there is no cursor {id}")))?;
-    let direction: Direction = row.try_get::<_, &str>(5)?.parse()?;
-    let (value, mut target) = (read_mark(&row)?, furthest.as_ref().map(read_mark).transpose()?.flatten());
-    let origin = maybe(&row, 3)?;
-    let (start, complete) = match value.as_ref().map_or(origin, Mark::instant) {
-        Some(start) => {
-            let mut end = completed_end(direction, start, &windows(&near)?);
-            let open = near.first().map(|row| maybe(row, 2)).transpose()?.flatten();
-            // Beyond a window that is open another has led the way, and more may follow.
-            if direction == Direction::Forward && open.is_some_and(|open| end > open) {
-                end = completed_end(direction, start, &windows(&session.rows(&completed, &[&id, &true]).await?)?);
-            }
-            (Some(Mark::At(start)), Some(Mark::At(end)))
+    let mut seen = Seen::read(op, row, event.as_ref(), &near)?;
+    let complete = match seen.start {
+        Some(start) if seen.leads_beyond_open => {
+            let all = windows(&session.rows(&completed, &[&id, &true]).await?)?;
+            Some(Mark::At(completed_end(seen.advance.direction, start, &all)))
         }
-        None => (None, completed_segments(&session.rows(&segments, &[&id]).await?)?),
+        Some(_) => seen.end_of_windows.map(Mark::At),
+        None => completed_segments(&session.rows(&segments, &[&id]).await?)?,
     };
-    let start = start.as_ref().or(value.as_ref());
-    if let Some(mark) = complete
-        && mark.is_beyond(start, direction)
-        && mark.is_beyond(target.as_ref(), direction)
-    {
-        let operation: Operation = row.try_get::<_, &str>(6)?.parse()?;
-        append(session, op, operation, &mark).await?;
-        target = Some(mark);
+    if let Some(mark) = complete.filter(|mark| seen.is_news(mark)) {
+        append(session, op, seen.operation, &mark).await?;
+        (seen.advance.target, seen.advance.by) = (Some(mark), op.cause.map(|cause| cause.run));
     }
     session.commit().await?;
-    Ok(Advance { direction, value, target, version: row.try_get(4)? })
+    Ok(seen.advance)
+}
+
+/// A cursor, its furthest event, and how far the windows beyond it are complete.
+struct Seen {
+    advance: Advance,
+    operation: Operation,
+    /// Where the completed part begins; `None` when it counts segments.
+    start: Option<Ts>,
+    end_of_windows: Option<Ts>,
+    /// Beyond a window that is open another has led the way, and more may follow.
+    leads_beyond_open: bool,
+}
+
+impl Seen {
+    fn read(op: RecordAdvance, row: Option<Row>, event: Option<&Row>, near: &[Row]) -> Result<Seen, Fail> {
+        let row = row.ok_or_else(|| refused(format!("there is no cursor {}", op.cursor)))?;
+        let direction: Direction = row.try_get::<_, &str>(5)?.parse()?;
+        let value = read_mark(&row)?;
+        let start = value.as_ref().map_or(maybe(&row, 3)?, Mark::instant);
+        let windows = windows(near)?;
+        let end_of_windows = start.map(|start| completed_end(direction, start, &windows));
+        let open = near.first().map(|row| maybe(row, 2)).transpose()?.flatten();
+        let leads_beyond_open =
+            direction == Direction::Forward && end_of_windows.zip(open).is_some_and(|(end, open)| end > open);
+        let target = event.map(read_mark).transpose()?.flatten();
+        let by = event.map(|row| row.try_get::<_, Option<i64>>(3)).transpose()?.flatten().map(RunId);
+        Ok(Seen {
+            advance: Advance { direction, value, target, by, version: row.try_get(4)? },
+            operation: row.try_get::<_, &str>(6)?.parse()?,
+            start,
+            end_of_windows,
+            leads_beyond_open,
+        })
+    }
+
+    /// No event says so much yet.
+    fn is_news(&self, mark: &Mark) -> bool {
+        let Advance { direction, value, target, .. } = &self.advance;
+        let start = self.start.map(Mark::At);
+        mark.is_beyond(start.as_ref().or(value.as_ref()), *direction) && mark.is_beyond(target.as_ref(), *direction)
+    }
 }
 
 fn windows(rows: &[Row]) -> Result<Vec<Window>, Fail> {

@@ -3,7 +3,7 @@
 use patra_core::cursor::{Mark, Name, completed_end};
 use patra_core::state::{Direction, Operation};
 use patra_core::tx::{Advance, AdvanceCursor, CursorMoved, RecordAdvance, TxError};
-use patra_core::{CursorId, Ts};
+use patra_core::{CursorId, RunId, Ts};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::cover;
@@ -46,15 +46,15 @@ LIMIT 1";
 
 // The furthest event, in each direction and of each kind.
 pub(crate) const LAST_FORWARD: &str = "
-SELECT new_instant, new_numeric, new_value FROM ing_cursor_event
+SELECT new_instant, new_numeric, new_value, run_id FROM ing_cursor_event
 WHERE cursor_id = ?1 ORDER BY new_instant DESC LIMIT 1";
 
 pub(crate) const LAST_BACKFILL: &str = "
-SELECT new_instant, new_numeric, new_value FROM ing_cursor_event
+SELECT new_instant, new_numeric, new_value, run_id FROM ing_cursor_event
 WHERE cursor_id = ?1 ORDER BY new_instant LIMIT 1";
 
 pub(crate) const LAST_NUMERIC: &str = "
-SELECT new_instant, new_numeric, new_value FROM ing_cursor_event
+SELECT new_instant, new_numeric, new_value, run_id FROM ing_cursor_event
 WHERE cursor_id = ?1 ORDER BY new_numeric DESC LIMIT 1";
 
 const INSERT_EVENT: &str = "
@@ -212,16 +212,17 @@ pub(super) fn record_advance(db: &Connection, op: RecordAdvance, now: Ts) -> Res
         (Some(_), Direction::Forward) => LAST_FORWARD,
         (Some(_), Direction::Backfill) => LAST_BACKFILL,
     };
-    let newest = db.prepare_cached(furthest)?.query_row([op.cursor.0], |row| read_mark(row, 0)).optional()?.flatten();
+    let read = |row: &Row<'_>| Ok((read_mark(row, 0)?, row.get::<_, Option<i64>>(3)?.map(RunId)));
+    let newest = db.prepare_cached(furthest)?.query_row([op.cursor.0], read).optional()?;
     let reached = reached(db, &cursor)?;
-    let mut target = newest;
+    let (mut target, mut by) = newest.unwrap_or_default();
     if let Some(mark) = reached.filter(|mark| {
         mark.is_beyond(target.as_ref(), cursor.direction) && mark.is_beyond(cursor.value.as_ref(), cursor.direction)
     }) {
         insert_event(db, &cursor, &op, &mark, now)?;
-        target = Some(mark);
+        (target, by) = (Some(mark), op.cause.map(|cause| cause.run));
     }
-    Ok(Advance { direction: cursor.direction, value: cursor.value, target, version: cursor.version })
+    Ok(Advance { direction: cursor.direction, value: cursor.value, target, by, version: cursor.version })
 }
 
 /// How far the namespace is complete; `None` when not even its beginning is.

@@ -164,7 +164,7 @@ pub(super) async fn a_backfill_is_complete_downwards_from_its_upper_end(fx: Fixt
         assert_eq!(fx.advance(cursor).await.target, target.map(make::at), "after window {which}");
     }
     let direction = Direction::Backfill;
-    let expected = Advance { direction, value: None, target: Some(make::at(0)), version: 0 };
+    let expected = Advance { direction, value: None, target: Some(make::at(0)), by: None, version: 0 };
     assert_eq!(fx.advance(cursor).await, expected);
     let events = fx.rows(View::Events).await;
     assert_eq!(events.texts("direction_code"), ["BACKFILL", "BACKFILL"]);

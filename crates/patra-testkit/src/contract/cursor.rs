@@ -28,7 +28,7 @@ async fn move_to(fx: &Fixture, cursor: CursorId, secs: i64, version: i64) -> boo
 }
 
 fn forward(value: Option<Mark>, target: Option<Mark>, version: i64) -> Advance {
-    Advance { direction: Direction::Forward, value, target, version }
+    Advance { direction: Direction::Forward, value, target, by: None, version }
 }
 
 // covers: ING-4.4-25, ING-9.6-01, ING-10.2-01
@@ -124,7 +124,12 @@ pub(super) async fn an_event_says_where_it_comes_from(fx: Fixture) {
     fx.ok(Arc::new(make::end(&leases[1], run, RunEnd::Succeeded))).await;
     let seen = Ts::from_micros(19_999_999);
     let cause = Cause { task: leases[1].task, run, batch_no: 12, late: 3 };
-    fx.ok(RecordAdvance { cursor, cause: Some(cause), observed_max: Some(seen) }).await;
+    let advance = RecordAdvance { cursor, cause: Some(cause), observed_max: Some(seen) };
+    for _ in 0..2 {
+        let told = fx.ok(advance).await;
+        assert_eq!((told.target, told.by), (at(20), Some(run)), "also when it is asked again");
+    }
+    assert_eq!(fx.advance(cursor).await.by, Some(run), "and by anybody else");
 
     let events = fx.rows(View::Events).await;
     assert_eq!(

@@ -33,7 +33,7 @@ pub(super) async fn segments_count_in_their_order_and_without_a_hole(fx: Fixture
     let cursor = fx.plan_ids("a", 0, &["f", "k", "c", "z"]).await.cursor;
     let leases = fx.claim(4).await;
     assert_eq!((leases[0].window, leases[0].cursor), (None, cursor));
-    let none = Advance { direction: Direction::Forward, value: None, target: None, version: 0 };
+    let none = Advance { direction: Direction::Forward, value: None, target: None, by: None, version: 0 };
     assert_eq!(fx.advance(cursor).await, none);
     // Ids have no order that means anything: `c` comes after `k` here.
     let steps = [(2, None), (0, Some(nth(1, "f"))), (1, Some(nth(3, "c"))), (3, Some(nth(4, "z")))];

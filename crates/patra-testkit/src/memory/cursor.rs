@@ -28,6 +28,7 @@ impl MemStore {
         if let Some(value) = complete.filter(further) {
             let (previous, remarks) = (cursor.value.clone(), op.remarks(cursor.name.operation));
             self.cursors[at].target = Some(value.clone());
+            self.cursors[at].by = op.cause.map(|cause| cause.run);
             self.events.push(Event {
                 id: next_id(&self.events),
                 cursor: op.cursor,
@@ -43,7 +44,7 @@ impl MemStore {
         }
         let cursor = &self.cursors[at];
         let (value, target) = (cursor.value.clone(), cursor.target.clone());
-        Ok(Advance { direction, value, target, version: cursor.version })
+        Ok(Advance { direction, value, target, by: cursor.by, version: cursor.version })
     }
 
     /// How far the segments of the newest plan that has any are complete.

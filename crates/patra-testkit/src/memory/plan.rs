@@ -102,6 +102,7 @@ impl MemStore {
                 began: op.origin,
                 value: None,
                 target: None,
+                by: None,
                 observed_max: None,
                 lineage: None,
                 version: 0,

@@ -206,6 +206,8 @@ pub struct Cursor {
     pub value: Option<Mark>,
     /// The value of its newest event.
     pub target: Option<Mark>,
+    /// The run that led there.
+    pub by: Option<RunId>,
     pub observed_max: Option<Ts>,
     /// Of the advance that the value comes from.
     pub lineage: Option<EventLineage>,

@@ -175,7 +175,7 @@ impl Driver {
         assert!(matches!(&wants[..], [Want::Tx(Tx::RecordAdvance(_))]), "{wants:?}");
         let (value, target) = (coverage.value.clone(), coverage.value.clone());
         let direction = crate::state::Direction::Forward;
-        let settled = crate::tx::Advance { direction, value, target, version: 1 };
+        let settled = crate::tx::Advance { direction, value, target, by: None, version: 1 };
         let wants = self.ok(Done::RecordAdvance(settled));
         assert!(matches!(&wants[..], [Want::Tx(Tx::ReadCoverage(_))]), "{wants:?}");
         self.ok(Done::ReadCoverage(coverage.clone()))

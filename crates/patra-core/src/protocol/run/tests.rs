@@ -317,7 +317,7 @@ fn failed(error: TxError) -> Got {
 fn advance(value: Option<i64>, target: Option<i64>) -> Got {
     let (value, target) = (value.map(mark), target.map(mark));
     let direction = crate::state::Direction::Forward;
-    Got::Tx(Ok(Done::RecordAdvance(crate::tx::Advance { direction, value, target, version: 4 })))
+    Got::Tx(Ok(Done::RecordAdvance(crate::tx::Advance { direction, value, target, by: Some(RUN), version: 4 })))
 }
 
 fn w(from: i64, to: i64) -> Window {

@@ -126,7 +126,7 @@ async fn healing_advances_idempotency_claims_waits_and_ends_are_counted() {
     desk.metrics.claimed(&Ok(Claimed { leases: vec![], now: Ts::from_secs(1_000) }));
     desk.metrics.claimed(&Err(TxError::Busy));
     let mark = |secs| Some(Mark::At(Ts::from_secs(secs)));
-    let advance = |value| Advance { direction: Direction::Forward, value, target: mark(9), version: 1 };
+    let advance = |value| Advance { direction: Direction::Forward, value, target: mark(9), by: None, version: 1 };
     desk.metrics.stored(&Done::RecordAdvance(advance(mark(5))));
     desk.metrics.stored(&Done::RecordAdvance(advance(mark(9))));
     desk.metrics.stored(&Done::SavePlan(PlanSaved { plan: PlanId(1), cursor: CursorId(1), created: 3, existing: 1 }));

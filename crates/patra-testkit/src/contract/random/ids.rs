@@ -201,6 +201,11 @@ fn visit_done(done: &mut Done, visit: Visit<'_>) {
         Done::CommitBatches(done) => done.iter_mut().for_each(|done| batch(&mut done.batch, visit)),
         Done::Sweep(done) => done.requeued.iter_mut().chain(&mut done.failed).for_each(|id| task(id, visit)),
         Done::Hold(done) => hold(&mut done.hold, visit),
+        Done::RecordAdvance(done) => {
+            if let Some(id) = &mut done.by {
+                run(id, visit);
+            }
+        }
         Done::Redrive(Redriven::Queued { task: id, .. }) => task(id, visit),
         Done::Redrive(Redriven::ReadBack { batch: id, .. }) => batch(id, visit),
         _ => {}

@@ -1,6 +1,7 @@
 //! From a trigger to a plan, to children, or to a reason why not.
 
 use super::*;
+use crate::protocol::planner::pace::SOON;
 
 // covers: ING-6.1-01, ING-6.1-07, ING-8.1-03, ING-5.5-03, ING-4.4-03
 #[test]
@@ -54,11 +55,11 @@ fn the_inventory_limit_cuts_a_plan_in_parts() {
     let options = Options { inventory: 5, ..Options::new("me") };
     let save = planned(options.clone(), trigger(), &Coverage { queued: 4, ..fresh() }).expect("a first part");
     assert_eq!(windows(&save), [w(100, 400)]);
-    assert_eq!((save.complete, save.resume_delay), (false, options.inventory_wait));
+    assert_eq!((save.complete, save.resume_delay), (false, SOON));
     assert_eq!(new_plan(&save).window, Some(w(100, 940)), "the plan's window is the whole of it");
 
     let full = planned(options.clone(), trigger(), &Coverage { queued: 5, ..fresh() });
-    assert_eq!(full, Err(Settlement::Later { delay: options.inventory_wait }));
+    assert_eq!(full, Err(Settlement::Later { delay: SOON }));
 
     // The later part goes on with the plan and its window, whatever the barrier is by then.
     let open = OpenPlan { plan: PlanId(8), snapshot_hash: "s".into(), rest: Rest::Time(w(100, 940)) };
@@ -184,6 +185,7 @@ fn a_cursor_that_lags_behind_its_tasks_is_moved_before_its_coverage_is_used() {
         direction: crate::state::Direction::Forward,
         value: Some(mark(300)),
         target: Some(mark(700)),
+        by: None,
         version: 6,
     };
     let wants = driver.ok(Done::RecordAdvance(event));
@@ -192,6 +194,32 @@ fn a_cursor_that_lags_behind_its_tasks_is_moved_before_its_coverage_is_used() {
     assert!(matches!(&wants[..], [Want::Tx(Tx::ReadCoverage(_))]));
     let wants = driver.ok(Done::ReadCoverage(known(Some(700), Vec::new())));
     assert!(matches!(&wants[..], [Want::Tx(Tx::SavePlan(save))] if windows(save) == [w(700, 940)]));
+}
+
+/// Executors that are quick would run dry until the next idle look.
+#[test]
+fn a_planner_wakes_up_when_the_rest_of_a_plan_may_be_taken() {
+    let idle = Duration::from_secs(5);
+    for queued in [4, 5] {
+        let options = Options { inventory: 5, idle_poll: idle, ..Options::new("me") };
+        let mut driver = Driver::reading(options, trigger());
+        let done = match driver.covered(&Coverage { queued, ..fresh() })[..] {
+            [Want::Tx(Tx::SavePlan(_))] => {
+                let (plan, cursor) = (PlanId(8), CursorId(4));
+                Done::SavePlan(PlanSaved { plan, cursor, created: 1, existing: 0 })
+            }
+            _ => Done::SettleTrigger(TriggerSettled),
+        };
+        driver.ok(done);
+        driver.ok(Done::TakeTrigger(None));
+        let wake = driver.0.wake_at();
+        assert!(wake > HERE + SOON && wake < HERE + 2 * SOON, "{queued}: {wake:?}");
+        let mut wants = Vec::new();
+        driver.0.poll(wake, &mut wants);
+        assert!(matches!(&wants[..], [Want::Tx(Tx::TakeTrigger(_))]), "{wants:?}");
+        driver.0.on(wake, Got::Tx(Ok(Done::TakeTrigger(None))), &mut wants);
+        assert!(driver.0.wake_at() > wake + 10 * SOON, "once");
+    }
 }
 
 #[test]
