@@ -154,6 +154,8 @@ impl Session {
     /// so that whoever waits for its locks does not wait for the disk as well. Whatever is committed later takes it along.
     pub(crate) async fn begin_derived(&self) -> Result<(), Fail> {
         self.in_transaction.store(true, Ordering::Relaxed);
+        // Behind a look of its own.
+        self.commit_sent.store(false, Ordering::Relaxed);
         Ok(self.client()?.batch_execute("BEGIN; SET LOCAL synchronous_commit = off").await?)
     }
 

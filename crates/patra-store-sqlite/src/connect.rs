@@ -17,7 +17,7 @@ const OLDEST: (i32, &str) = (3_051_003, "3.51.3");
 const PAGE_SIZE: u32 = 8_192;
 
 /// Negative means KiB.
-const WRITER_CACHE: i64 = -40 * 1_024;
+const WRITER_CACHE: i64 = -32 * 1_024;
 const READER_CACHE: i64 = -8 * 1_024;
 
 /// The size that a WAL file which had to grow is cut back to. What steady writing needs stays allocated (the checkpoint

@@ -22,7 +22,7 @@ pub const A_MINUTE: Duration = Duration::from_secs(60);
 pub const A_QUARTER: Duration = Duration::from_secs(15 * 60);
 /// And quarters, when they are old.
 pub const AN_HOUR: Duration = Duration::from_secs(3_600);
-/// How long work stays counted by the minute; then by the quarter of an hour. A board of a day reads all of them.
+/// How long work stays counted by the minute; then by the quarter of an hour: a board of a day reads all of its rows.
 pub const MINUTES_KEPT: Duration = Duration::from_secs(2 * 3_600);
 /// How long by the quarter; then by the hour.
 pub const QUARTERS_KEPT: Duration = Duration::from_secs(2 * 86_400);

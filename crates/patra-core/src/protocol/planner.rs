@@ -181,6 +181,8 @@ struct Job {
     conflicts: u8,
     /// When the rest is worth a look, if this is not all.
     wait: Duration,
+    /// How many wait in the inventory.
+    queued: u32,
 }
 
 const MAX_CONFLICTS: u8 = 5;
@@ -248,7 +250,11 @@ impl Planner {
             }
             (Stage::Taking, Got::Tx(Ok(Done::TakeTrigger(None)))) => self.sleep(now),
             (Stage::Compiling(trigger), Got::Compiled(Ok(Compiled::Plan(draft)))) => {
-                self.read(Job { trigger, draft, conflicts: 0, wait: self.options.inventory_wait }, false, wants);
+                self.read(
+                    Job { trigger, draft, conflicts: 0, wait: self.options.inventory_wait, queued: 0 },
+                    false,
+                    wants,
+                );
             }
             (Stage::Compiling(trigger), Got::Compiled(Ok(Compiled::Fan(fan)))) => {
                 wants.push(Want::Tx(Arc::new(fan.of(&trigger, &self.options)).into()));
@@ -283,9 +289,13 @@ impl Planner {
                 let wait = frees.unwrap_or_default().min(LONGEST_QUOTA_WAIT).max(self.options.inventory_wait);
                 self.decide(now, job, &coverage, Quota::budget(&answer.view, operation), wait, wants);
             }
-            (Stage::Saving { again, .. }, Got::Tx(Ok(Done::SavePlan(saved)))) => {
+            (Stage::Saving { job, again }, Got::Tx(Ok(Done::SavePlan(saved)))) => {
                 if saved.created > 0 {
                     wants.push(Want::Queued);
+                }
+                if again.is_some() {
+                    let left = job.queued.saturating_add(saved.created);
+                    self.pace.left(job.trigger.inventory(), left, now, self.options.inventory_wait);
                 }
                 self.put_off(now, again);
                 self.take(now, wants);
@@ -354,9 +364,9 @@ impl Planner {
         let limit = job.draft.inventory.unwrap_or(self.options.inventory);
         // A quota that is used up says itself when.
         if wait == self.options.inventory_wait {
-            wait = self.pace.look(job.trigger.inventory(), coverage.queued, limit, now, wait);
+            wait = self.pace.wait(&job.trigger.inventory(), coverage.queued, limit, now, wait);
         }
-        job.wait = wait;
+        (job.wait, job.queued) = (wait, coverage.queued);
         let room = limit.saturating_sub(coverage.queued);
         let room = Room { slices: room, budget, wait };
         match part::decide(&job, coverage, &room) {
@@ -367,10 +377,12 @@ impl Planner {
                 self.stage = Stage::Asking { job, asked: Box::new(asked), note, epoch, next_ordinal };
             }
             Decision::Settle(settlement) => {
-                if let Settlement::Later { delay } = settlement
-                    && self.full.len() < MAX_FULL
-                {
-                    self.full.push((job.trigger.inventory(), now + delay));
+                if let Settlement::Later { delay } = settlement {
+                    let inventory = job.trigger.inventory();
+                    self.pace.left(inventory.clone(), coverage.queued, now, self.options.inventory_wait);
+                    if self.full.len() < MAX_FULL {
+                        self.full.push((inventory, now + delay));
+                    }
                 }
                 self.settle(&job.trigger, settlement, wants);
             }
@@ -409,7 +421,9 @@ impl Planner {
         /// Its clock need not be ours.
         const LATER: Duration = Duration::from_millis(5);
         if let Some(again) = again {
-            self.resume_at = self.resume_at.min(now + again + LATER);
+            // One that has passed is what has brought us here.
+            let pending = if self.resume_at <= now { Ts::MAX } else { self.resume_at };
+            self.resume_at = pending.min(now + again + LATER);
         }
     }
 

@@ -7,8 +7,8 @@ use crate::id::{CursorId, RunId, TaskId};
 use crate::state::{Direction, Operation};
 use crate::time::Ts;
 
-/// Computes how far the namespace is complete and appends a cursor event when that lies beyond the newest event. The
-/// cursor row is locked first, so two callers cannot write the same step twice; `(cursor, new value)` is the event's
+/// Computes how far the namespace is complete and appends a cursor event when that lies beyond the newest event. It
+/// is written under a lock of the cursor's row, so two callers cannot write the same step twice; `(cursor, new value)` is the event's
 /// idempotency key.
 ///
 /// TIME: [`crate::cursor::completed_end`] in the cursor's direction, from the value or, without one, from the origin, over
@@ -53,7 +53,7 @@ pub struct Advance {
     pub value: Option<Mark>,
     /// The furthest event's value; `None` when there is none yet.
     pub target: Option<Mark>,
-    /// The run that the event names as its cause; it will move the value.
+    /// The run that the event names as its cause, and that moves the value unless it dies. None has caused a planner's.
     pub by: Option<RunId>,
     pub version: i64,
 }

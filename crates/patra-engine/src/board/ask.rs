@@ -23,7 +23,8 @@ pub enum BadWindow {
     TooLong,
 }
 
-/// From `from` to `to`; up to now when no end is named, and an hour long when no beginning is.
+/// From `from` to `to`; up to now when no end is named, and an hour long when no beginning is. Of what is a while ago whole quarters or
+/// hours: no less is kept.
 pub fn window(from: Option<Ts>, to: Option<Ts>, now: Ts) -> Result<Window, BadWindow> {
     // The minute that runs is part of now.
     let to = to.unwrap_or(now + A_MINUTE);
@@ -31,7 +32,27 @@ pub fn window(from: Option<Ts>, to: Option<Ts>, now: Ts) -> Result<Window, BadWi
     match window {
         Window { from, to } if from >= to => Err(BadWindow::Empty),
         Window { from, to } if to.since(from) > LONGEST_WINDOW + A_MINUTE => Err(BadWindow::TooLong),
-        window => Ok(window),
+        Window { from, to } => Ok(Window { from: whole(from, now), to: up(to, now) }),
+    }
+}
+
+/// The beginning of the quarter or hour that a time falls into, where no less is kept of it.
+fn whole(at: Ts, now: Ts) -> Ts {
+    let by = counted_by(at, now);
+    if by > A_MINUTE { at.floor_to(by) } else { at }
+}
+
+fn up(at: Ts, now: Ts) -> Ts {
+    let floor = whole(at, now);
+    if floor == at { at } else { floor + counted_by(at, now) }
+}
+
+/// What the work of a time is counted by.
+fn counted_by(at: Ts, now: Ts) -> Duration {
+    match now.since(at) {
+        age if age <= MINUTES_KEPT => A_MINUTE,
+        age if age <= QUARTERS_KEPT => A_QUARTER,
+        _ => AN_HOUR,
     }
 }
 
@@ -44,12 +65,8 @@ pub(super) fn ending_at(now: Ts, span: Duration) -> Window {
 /// How many minutes a step of a series has when nobody says: few enough steps, and none finer than what is kept of its time.
 pub fn step_minutes(window: Window, now: Ts) -> u32 {
     let minutes = window.to.since(window.from).as_secs() / 60;
-    let counted_by = match now.since(window.from) {
-        age if age <= MINUTES_KEPT => A_MINUTE,
-        age if age <= QUARTERS_KEPT => A_QUARTER,
-        _ => AN_HOUR,
-    };
-    let fits = |step: &u32| minutes / u64::from(*step) <= STEPS_WANTED && A_MINUTE * *step >= counted_by;
+    let finest = counted_by(window.from, now);
+    let fits = |step: &u32| minutes / u64::from(*step) <= STEPS_WANTED && A_MINUTE * *step >= finest;
     ROUND_STEPS.into_iter().find(fits).unwrap_or(ROUND_STEPS[ROUND_STEPS.len() - 1])
 }
 
@@ -76,6 +93,18 @@ mod tests {
         };
         let steps = [step(0, 1), step(0, 2), step(0, 12), step(1, 0), step(7, 0), step(90, 0)];
         assert_eq!(steps, [1, 1, 15, 15, 60, 1_440]);
+    }
+
+    #[test]
+    fn of_what_is_a_while_ago_a_board_shows_whole_quarters_and_hours() {
+        let now = Ts::from_secs(1_000 * 86_400);
+        let ago = |minutes: u64| now - Duration::from_secs(60 * minutes);
+        let asked = |from, to| window(Some(ago(from)), Some(ago(to)), now).map(|window| (window.from, window.to));
+        assert_eq!(asked(61, 58), Ok((ago(61), ago(58))));
+        assert_eq!(asked(296, 288), Ok((ago(300), ago(285))));
+        assert_eq!(asked(300, 285), Ok((ago(300), ago(285))));
+        assert_eq!(asked(4_321, 4_319), Ok((ago(4_380), ago(4_260))));
+        assert_eq!(asked(130, 60), Ok((ago(135), ago(60))));
     }
 
     #[test]

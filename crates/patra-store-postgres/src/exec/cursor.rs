@@ -46,7 +46,8 @@ WITH c AS (
 ),
 open AS (
   SELECT t.window_to FROM ing_task t
-  WHERE t.cursor_id = $1 AND t.window_to > (SELECT start FROM c) AND t.replaced = 0 AND t.status_code <> 'SUCCEEDED'
+  WHERE (SELECT direction_code FROM c) = 'FORWARD' AND t.cursor_id = $1 AND t.window_to > (SELECT start FROM c)
+    AND t.replaced = 0 AND t.status_code <> 'SUCCEEDED'
   ORDER BY t.window_to
   LIMIT 1
 ),

@@ -61,8 +61,11 @@ SELECT date_bin($3::bigint * interval '1 microsecond', minute, to_timestamp(0)) 
 FROM old
 GROUP BY longer, project_key, provenance_code, endpoint_name, operation_code, level, error_code
 ON CONFLICT (minute, project_key, provenance_code, endpoint_name, operation_code, level, error_code, shard) DO UPDATE
-SET errors = m.errors + excluded.errors, message = excluded.message, last_at = excluded.last_at, task_id = excluded.task_id,
-  run_id = excluded.run_id, batch_no = excluded.batch_no";
+SET errors = m.errors + excluded.errors, last_at = greatest(m.last_at, excluded.last_at),
+  message = CASE WHEN m.last_at > excluded.last_at THEN m.message ELSE excluded.message END,
+  task_id = CASE WHEN m.last_at > excluded.last_at THEN m.task_id ELSE excluded.task_id END,
+  run_id = CASE WHEN m.last_at > excluded.last_at THEN m.run_id ELSE excluded.run_id END,
+  batch_no = CASE WHEN m.last_at > excluded.last_at THEN m.batch_no ELSE excluded.batch_no END";
 
 const FORGET: &str = "DELETE FROM ing_minute WHERE minute < $1";
 

@@ -63,12 +63,12 @@ async fn minutes_become_quarters_then_hours_and_hours_are_forgotten() {
              FROM generate_series(0, 239) n, (VALUES (-1), (1), (3), (200)) AS days (age)
              UNION ALL
              SELECT date_trunc('minute', now()) - interval '30 minutes', 'default', 'p', 'e', 'HARVEST', shard, 1
-             FROM generate_series(1, 16) shard;
+             FROM generate_series(0, 15) shard;
              INSERT INTO ing_error_minute (minute, project_key, provenance_code, endpoint_name, operation_code, level,
                error_code, shard, errors, message, last_at, task_id, run_id)
              SELECT minute, project_key, provenance_code, endpoint_name, operation_code, 'L1', 'NETWORK_ERROR', shard, 1,
-               minute::text, minute, 1, 1
-             FROM ing_minute",
+               last_at::text, last_at, 1, 1
+             FROM (SELECT *, minute + (16 - shard) * interval '1 second' AS last_at FROM ing_minute) AS counted",
         )
         .await
         .expect("old rows");
@@ -87,9 +87,13 @@ async fn minutes_become_quarters_then_hours_and_hours_are_forgotten() {
             assert_eq!(row.get::<_, i64>(1), 240, "{table}: what is young stays as it is");
         }
     }
-    let last = "SELECT message = last_at::text AND last_at = minute + interval '59 minutes' FROM ing_error_minute
-      WHERE minute < now() - interval '2 days'";
-    for row in beside.query(last, &[]).await.expect("rows") {
+    let last = "SELECT message = last_at::text AND last_at - minute = interval '16 seconds' + CASE
+        WHEN minute < now() - interval '2 days' THEN interval '59 minutes'
+        WHEN minute < now() - interval '2 hours' THEN interval '14 minutes' ELSE interval '0' END
+      FROM ing_error_minute WHERE minute < now()";
+    let rows = beside.query(last, &[]).await.expect("rows");
+    assert_eq!(rows.len(), 11);
+    for row in rows {
         assert!(row.get::<_, bool>(0), "where it was met last");
     }
 }

@@ -23,26 +23,32 @@ struct Look {
     of: Inventory,
     at: Ts,
     /// How many were left waiting.
-    queued: u32,
+    left: u32,
 }
 
 impl Pace {
-    /// When to look again at an inventory that holds `queued` tasks and is filled up to `limit` now: when half of that is used
-    /// up at the pace since the last look.
-    pub(super) fn look(&mut self, of: Inventory, queued: u32, limit: u32, now: Ts, longest: Duration) -> Duration {
-        self.looks.retain(|look| now.since(look.at) <= longest * STALE);
-        let last = self.looks.iter().position(|look| look.of == of).map(|at| self.looks.swap_remove(at));
+    /// When to look again at an inventory of which `queued` wait now and that may hold `limit`: when half of that is used up at the
+    /// pace since the last look.
+    pub(super) fn wait(&self, of: &Inventory, queued: u32, limit: u32, now: Ts, longest: Duration) -> Duration {
+        let last = self.looks.iter().find(|look| look.of == *of && now.since(look.at) <= longest * STALE);
         let wait = match last {
-            None => SOON,
             Some(last) => {
-                let used = last.queued.saturating_sub(queued);
+                let used = last.left.saturating_sub(queued);
                 (now.since(last.at) * (limit / 2)).checked_div(used).unwrap_or(longest)
             }
+            // What cannot be remembered has no pace.
+            None if self.looks.len() >= MAX_LOOKS => longest,
+            None => SOON,
         };
-        if self.looks.len() < MAX_LOOKS {
-            self.looks.push(Look { of, at: now, queued: queued.max(limit) });
-        }
         wait.max(SOON).min(longest)
+    }
+
+    /// So many of an inventory were left waiting, and it will be looked at again.
+    pub(super) fn left(&mut self, of: Inventory, left: u32, now: Ts, longest: Duration) {
+        self.looks.retain(|look| look.of != of && now.since(look.at) <= longest * STALE);
+        if self.looks.len() < MAX_LOOKS {
+            self.looks.push(Look { of, at: now, left });
+        }
     }
 }
 
@@ -59,27 +65,35 @@ mod tests {
 
     #[test]
     fn an_inventory_is_looked_at_when_half_of_it_is_used_up() {
-        let (mut pace, now) = (Pace::default(), Ts::from_secs(100));
-        let mut look = |queued, millis| pace.look(of("a"), queued, 1_000, now + Duration::from_millis(millis), LONGEST);
-        assert_eq!(look(0, 0), SOON, "how quickly it goes is not known yet");
-        assert_eq!(look(800, 100), Duration::from_millis(250), "200 in 100 ms: 500 in 250");
-        assert_eq!(look(0, 350), Duration::from_millis(125), "it ran dry");
-        assert_eq!(look(100, 360), SOON, "not without end");
-        assert_eq!(look(990, 460), LONGEST, "ten in 100 ms");
-        assert_eq!(look(1_000, 1_460), LONGEST, "none at all");
-        assert_eq!(look(1_200, 2_460), LONGEST, "others have added some");
+        let (mut pace, start) = (Pace::default(), Ts::from_secs(100));
+        let mut look = |queued, left, millis| {
+            let now = start + Duration::from_millis(millis);
+            let wait = pace.wait(&of("a"), queued, 1_000, now, LONGEST);
+            pace.left(of("a"), left, now, LONGEST);
+            wait
+        };
+        assert_eq!(look(0, 1_000, 0), SOON, "how quickly it goes is not known yet");
+        assert_eq!(look(800, 1_000, 100), Duration::from_millis(250), "200 in 100 ms: 500 in 250");
+        assert_eq!(look(0, 1_000, 350), Duration::from_millis(125), "it ran dry");
+        assert_eq!(look(100, 1_000, 360), SOON, "not without end");
+        assert_eq!(look(990, 1_000, 460), LONGEST, "ten in 100 ms");
+        assert_eq!(look(1_000, 1_000, 1_460), LONGEST, "none at all");
+        assert_eq!(look(1_200, 1_200, 2_460), LONGEST, "others have added some");
+        assert_eq!(look(1_200, 300, 3_460), LONGEST, "a quota lets no more in than 300");
+        assert_eq!(look(300, 300, 4_460), LONGEST, "and those are not used");
     }
 
     #[test]
     fn inventories_have_their_own_pace_and_what_is_long_ago_is_forgotten() {
         let (mut pace, now) = (Pace::default(), Ts::from_secs(100));
-        assert_eq!(pace.look(of("a"), 0, 10, now, LONGEST), SOON);
-        assert_eq!(pace.look(of("b"), 0, 10, now + LONGEST, LONGEST), SOON);
-        assert_eq!(pace.look(of("a"), 9, 10, now + LONGEST, LONGEST), LONGEST);
-        assert_eq!(pace.look(of("a"), 10, 10, now + LONGEST * 12, LONGEST), SOON);
+        pace.left(of("a"), 10, now, LONGEST);
+        assert_eq!(pace.wait(&of("b"), 0, 10, now + LONGEST, LONGEST), SOON);
+        assert_eq!(pace.wait(&of("a"), 9, 10, now + LONGEST, LONGEST), LONGEST);
+        assert_eq!(pace.wait(&of("a"), 9, 10, now + LONGEST * 11, LONGEST), SOON);
         for n in 0..2 * MAX_LOOKS {
-            pace.look(of(&n.to_string()), 0, 10, now + LONGEST * 12, LONGEST);
+            pace.left(of(&n.to_string()), 10, now + LONGEST * 11, LONGEST);
         }
         assert_eq!(pace.looks.len(), MAX_LOOKS);
+        assert_eq!(pace.wait(&of("a"), 9, 10, now + LONGEST * 11, LONGEST), LONGEST, "there is no room to remember it");
     }
 }

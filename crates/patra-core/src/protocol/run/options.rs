@@ -35,7 +35,7 @@ impl Default for Options {
 }
 
 /// When the answers that wait for their commit have so many bytes, no further page is read.
-pub(super) const MAX_WAITING_BYTES: u64 = 8 << 20;
+pub(super) const MAX_WAITING_BYTES: u64 = 6 << 20;
 
 /// A page waits only where the next is so quick to come: after a crash what was not committed is read again, which is one page of
 /// a far side that takes its time (ING-DOD-08), and a few of one that is at hand.

@@ -214,11 +214,26 @@ fn a_planner_wakes_up_when_the_rest_of_a_plan_may_be_taken() {
         driver.ok(Done::TakeTrigger(None));
         let wake = driver.0.wake_at();
         assert!(wake > HERE + SOON && wake < HERE + 2 * SOON, "{queued}: {wake:?}");
+        // The rest is put off once more: it wakes up for that, too.
         let mut wants = Vec::new();
         driver.0.poll(wake, &mut wants);
         assert!(matches!(&wants[..], [Want::Tx(Tx::TakeTrigger(_))]), "{wants:?}");
-        driver.0.on(wake, Got::Tx(Ok(Done::TakeTrigger(None))), &mut wants);
-        assert!(driver.0.wake_at() > wake + 10 * SOON, "once");
+        let mut answer = |got| {
+            wants.clear();
+            driver.0.on(wake, got, &mut wants);
+        };
+        answer(Got::Tx(Ok(Done::TakeTrigger(Some(Box::new(trigger()))))));
+        answer(Got::Compiled(Ok(Compiled::Plan(Box::new(draft(&trigger()))))));
+        answer(Got::Tx(Ok(Done::ReadCoverage(Coverage { queued: 5, ..fresh() }))));
+        answer(Got::Tx(Ok(Done::SettleTrigger(TriggerSettled))));
+        answer(Got::Tx(Ok(Done::TakeTrigger(None))));
+        let again = driver.0.wake_at();
+        assert!(again > wake + SOON && again < wake + Duration::from_secs(2), "{queued}: {again:?}");
+        // Nothing has come of that: the next look is an idle one.
+        let mut wants = Vec::new();
+        driver.0.poll(again, &mut wants);
+        driver.0.on(again, Got::Tx(Ok(Done::TakeTrigger(None))), &mut wants);
+        assert!(driver.0.wake_at() > again + Duration::from_secs(2), "once");
     }
 }
 
