@@ -286,8 +286,7 @@ impl Planner {
             (Stage::Budgeting { job, coverage }, Got::Tx(Ok(Done::AskGate(answer)))) => {
                 let operation = job.draft.shape.operation;
                 let frees = Quota::frees_at(&answer.view, operation).map(|at| at.since(answer.now));
-                let wait = frees.unwrap_or_default().min(LONGEST_QUOTA_WAIT).max(self.options.inventory_wait);
-                self.decide(now, job, &coverage, Quota::budget(&answer.view, operation), wait, wants);
+                self.decide(now, job, &coverage, Quota::budget(&answer.view, operation), frees, wants);
             }
             (Stage::Saving { job, again }, Got::Tx(Ok(Done::SavePlan(saved)))) => {
                 if saved.created > 0 {
@@ -347,25 +346,26 @@ impl Planner {
                 wants.push(Want::Tx(Arc::new(quota.look()).into()));
                 self.stage = Stage::Budgeting { job, coverage: Box::new(coverage.clone()) };
             }
-            None => self.decide(now, job, coverage, None, self.options.inventory_wait, wants),
+            None => self.decide(now, job, coverage, None, None, wants),
         }
     }
 
-    /// `wait`: how long until it is worth looking again, if there is no room.
+    /// `frees`: when a quota that is used up lets more in.
     fn decide(
         &mut self,
         now: Ts,
         mut job: Job,
         coverage: &Coverage,
         budget: Option<u64>,
-        mut wait: Duration,
+        frees: Option<Duration>,
         wants: &mut Vec<Want>,
     ) {
         let limit = job.draft.inventory.unwrap_or(self.options.inventory);
-        // A quota that is used up says itself when.
-        if wait == self.options.inventory_wait {
-            wait = self.pace.wait(&job.trigger.inventory(), coverage.queued, limit, now, wait);
-        }
+        let longest = self.options.inventory_wait;
+        let wait = match frees {
+            Some(frees) => frees.min(LONGEST_QUOTA_WAIT).max(longest),
+            None => self.pace.wait(&job.trigger.inventory(), coverage.queued, limit, now, longest),
+        };
         (job.wait, job.queued) = (wait, coverage.queued);
         let room = limit.saturating_sub(coverage.queued);
         let room = Room { slices: room, budget, wait };

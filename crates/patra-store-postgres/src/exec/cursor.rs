@@ -12,13 +12,17 @@ use crate::json::Json;
 use crate::pool::{Session, pipeline};
 use crate::time::{Time, maybe};
 
-const READ: &str = "
+macro_rules! cursor_row {
+    () => {
+        "
 SELECT normalized_instant, normalized_numeric, cursor_value, origin_instant, version, direction_code, operation_code
-FROM ing_cursor WHERE id = $1";
+FROM ing_cursor WHERE id = $1"
+    };
+}
 
-const LOCK: &str = "
-SELECT normalized_instant, normalized_numeric, cursor_value, origin_instant, version, direction_code, operation_code
-FROM ing_cursor WHERE id = $1 FOR UPDATE";
+const READ: &str = cursor_row!();
+
+const LOCK: &str = concat!(cursor_row!(), " FOR UPDATE");
 
 /// The furthest event, in the cursor's direction.
 const FURTHEST: &str = "
@@ -36,8 +40,8 @@ SELECT new_instant, new_numeric, new_value, run_id FROM (
    ORDER BY e.cursor_id DESC, e.new_numeric DESC LIMIT 1)
 ) AS furthest";
 
-/// Windows of which every task is SUCCEEDED, and what is done of those that ended short; beside each the end of the first window that is
-/// open. Forward, those that begin behind that are left out unless all are asked for: there are as many as wait, and each task
+/// Windows of which every task is SUCCEEDED, and what is done of those that ended short; beside each, forward, the end of the first window
+/// that is open. Those that begin behind that are left out unless all are asked for: there are as many as wait, and each task
 /// that ends would read them.
 const COMPLETED: &str = concat!(
     "
@@ -203,8 +207,7 @@ impl Seen {
         let windows = windows(near)?;
         let end_of_windows = start.map(|start| completed_end(direction, start, &windows));
         let open = near.first().map(|row| maybe(row, 2)).transpose()?.flatten();
-        let leads_beyond_open =
-            direction == Direction::Forward && end_of_windows.zip(open).is_some_and(|(end, open)| end > open);
+        let leads_beyond_open = end_of_windows.zip(open).is_some_and(|(end, open)| end > open);
         let target = event.map(read_mark).transpose()?.flatten();
         let by = event.map(|row| row.try_get::<_, Option<i64>>(3)).transpose()?.flatten().map(RunId);
         Ok(Seen {

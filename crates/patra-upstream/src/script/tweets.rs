@@ -94,7 +94,7 @@ pub enum TweetAnswer {
     Error,
     /// 200 and success, without any list of tweets.
     NoList,
-    /// The right answer, after so many milliseconds.
+    /// The right answer, after so many milliseconds, or when the fault is taken out of the script.
     Late(u64),
 }
 

@@ -24,6 +24,9 @@ use crate::{details, family};
 /// Of a body, in the log.
 const LOGGED_BYTES: usize = 4096;
 
+/// How often somebody who is late looks whether he still has to be.
+const LATE_STEP: Duration = Duration::from_millis(10);
+
 /// Counts, waits, answers, remembers.
 pub(super) async fn answer(state: &State, head: &Head<'_>, body: &[u8], route: Route<'_>) -> Reply {
     let number = state.next_number();
@@ -42,8 +45,10 @@ pub(super) async fn answer(state: &State, head: &Head<'_>, body: &[u8], route: R
     if let Route::Tweets(door) = route {
         let subject = tweets::subject(door, &Query::parse(head.path_and_query().1));
         nth = state.next_of(&subject);
-        if let Some(pause) = tweets::pause(&script.tweets, &subject, nth) {
-            time::sleep(Duration::from_millis(pause)).await;
+        let late = || tweets::pause(&state.script().tweets, &subject, nth).map(Duration::from_millis);
+        // Until then, or until the script says so no longer.
+        while late().is_some_and(|pause| arrived.elapsed() < pause) {
+            time::sleep(LATE_STEP).await;
         }
     }
     let (outcome, mut reply) = Exchange { state, script: &script, head, body, number, nth }.decide(route);
