@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use patra_connectors::mask::personal;
@@ -42,6 +44,9 @@ pub(crate) struct Counts {
     pub(crate) throttled: AtomicU64,
     /// Tasks that ended FAILED or PARTIAL in this process, whichever job they belong to.
     pub(crate) tasks_failed: AtomicU64,
+    /// Runs that ended in this process.
+    ended: AtomicU64,
+    end: Notify,
     last_reason: Mutex<String>,
 }
 
@@ -52,6 +57,22 @@ impl Counts {
         if *last != reason {
             say(&format!("  {}; trying again", mask(reason)));
             *last = reason.to_owned();
+        }
+    }
+
+    pub(crate) fn ended(&self) -> u64 {
+        self.ended.load(Relaxed)
+    }
+
+    /// Until so many runs have ended.
+    pub(crate) async fn until_ended(&self, count: u64) {
+        loop {
+            // Heard from now on, so that none is missed between the look and the wait.
+            let next = self.end.notified();
+            if self.ended() >= count {
+                return;
+            }
+            next.await;
         }
     }
 
@@ -86,6 +107,8 @@ impl Listener for Counts {
                 if let Outcome::Closed(TaskStatus::Failed | TaskStatus::Partial, _) = ended.outcome {
                     self.tasks_failed.fetch_add(1, Relaxed);
                 }
+                self.ended.fetch_add(1, Relaxed);
+                self.end.notify_waiters();
             }
             RunEvent::Admitted { .. } | RunEvent::Retried { .. } | RunEvent::Answered { .. } => {}
         }

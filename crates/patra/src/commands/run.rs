@@ -107,8 +107,11 @@ fn refused(error: registry::Error) -> Error {
 }
 
 /// How often progress is looked at. With many partitions a look is not cheap.
+const AT_FIRST: Duration = Duration::from_millis(20);
 const OFTEN: Duration = Duration::from_millis(250);
 const SELDOM: Duration = Duration::from_secs(3);
+/// So few tasks end soon.
+const FEW: u64 = 8;
 const MANY_PARTITIONS: u64 = 5_000;
 
 /// When nothing is at work for so long, it is told why.
@@ -132,17 +135,19 @@ impl Job {
     /// queue belongs to it too.
     async fn wait(&self, counts: &Arc<Counts>, signals: &Signals) -> Result<Option<Progress>, Error> {
         let bar = Bar::new(Arc::clone(counts));
-        let (mut pause, mut slowest) = (Duration::from_millis(20), OFTEN);
+        let (mut pause, mut slowest) = (AT_FIRST, OFTEN);
         let (mut quiet, mut told) = (Duration::ZERO, None);
         let end = loop {
             if signals.stop.is_cancelled() {
                 break None;
             }
+            let (ended, mut open) = (counts.ended(), 1);
             if let Ok(Some(progress)) = self.store.progress(&self.public_id).await {
                 let left = self.open_tasks().await.unwrap_or(1);
                 bar.show(progress.tasks_ended(), progress.tasks().max(progress.tasks_ended() + left));
                 bar.show_partitions(progress.partitions_ended(), progress.partitions);
-                slowest = if progress.partitions > MANY_PARTITIONS { SELDOM } else { OFTEN };
+                (slowest, open) =
+                    if progress.partitions > MANY_PARTITIONS { (SELDOM, u64::MAX) } else { (OFTEN, left.max(1)) };
                 if progress.is_finished() && left == 0 {
                     break Some(progress);
                 }
@@ -157,9 +162,10 @@ impl Job {
             }
             tokio::select! {
                 () = signals.stop.cancelled() => {}
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(slowest),
+                // As many have ended as there were: one of them may have been the last.
+                () = counts.until_ended(ended.saturating_add(open)) => pause = if open > FEW { pause } else { AT_FIRST },
             }
-            pause = (pause * 2).min(slowest);
         };
         bar.end();
         Ok(end)
