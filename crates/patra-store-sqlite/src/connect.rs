@@ -69,7 +69,7 @@ fn open_writer(options: &Options) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "page_size", PAGE_SIZE)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", options.synchronous.as_str())?;
-    // The writer thread has its own checkpoint job; it runs between groups, not inside somebody's commit.
+    // The writer has its own checkpoint job; it does not run inside somebody's commit.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", JOURNAL_SIZE_LIMIT)?;
     connection.pragma_update(None, "cache_size", WRITER_CACHE)?;

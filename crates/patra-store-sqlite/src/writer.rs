@@ -98,6 +98,7 @@ impl Work {
             self.checkpoint.after_group(&self.connection);
         }
         self.checkpoint.on_idle(&self.connection);
+        drop(self.checkpoint);
         if let Err((_, error)) = self.connection.close() {
             tracing::warn!(%error, "closing the database failed");
         }

@@ -1,9 +1,12 @@
-//! The checkpoint job: copies the WAL back into the database between groups, so that no commit pays for it and no slow
-//! reader lets the WAL grow without bound (reliability class 20).
+//! The checkpoint job: copies the WAL back into the database, so that no commit pays for it and no slow reader lets the WAL grow
+//! without bound (reliability class 20). A thread of its own copies what has gathered while the writer goes on; the writer copies
+//! the little that came meanwhile, and the WAL begins anew.
 
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 
 /// Frames (16 MiB) that are not yet copied when a passive checkpoint is worth its sync. The pages of an index come
 /// again with every group; one copy serves for all of them, so half of this would write a sixth more.
@@ -20,6 +23,8 @@ const IDLE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Checkpoint {
+    /// From the first copy on.
+    copier: Option<Copier>,
     /// Frames at which the next restart is tried. Rises while readers are in the way, so that they are not waited for
     /// after every group.
     restart_at: i64,
@@ -29,7 +34,7 @@ pub(super) struct Checkpoint {
 
 impl Default for Checkpoint {
     fn default() -> Checkpoint {
-        Checkpoint { restart_at: RESTART_FRAMES, dirty: true }
+        Checkpoint { copier: None, restart_at: RESTART_FRAMES, dirty: true }
     }
 }
 
@@ -50,11 +55,15 @@ impl Checkpoint {
         self.dirty = true;
         self.report(|this| {
             let wal = checkpoint(connection, "NOOP")?;
+            let copied = this.copier.as_mut().is_some_and(Copier::has_copied);
             if wal.frames >= this.restart_at {
+                this.wait();
                 let wal = patiently(connection, "RESTART")?;
                 this.restart_at = if wal.busy { wal.frames + RESTART_FRAMES } else { RESTART_FRAMES };
-            } else if wal.frames - wal.copied >= PASSIVE_FRAMES {
+            } else if copied {
                 checkpoint(connection, "PASSIVE")?;
+            } else if wal.frames - wal.copied >= PASSIVE_FRAMES {
+                this.copier(connection)?.copy();
             }
             Ok(())
         });
@@ -62,6 +71,7 @@ impl Checkpoint {
 
     pub(super) fn on_idle(&mut self, connection: &Connection) {
         self.report(|this| {
+            this.wait();
             this.dirty = patiently(connection, "TRUNCATE")?.busy;
             if !this.dirty {
                 this.restart_at = RESTART_FRAMES;
@@ -70,12 +80,101 @@ impl Checkpoint {
         });
     }
 
+    fn copier(&mut self, connection: &Connection) -> rusqlite::Result<&mut Copier> {
+        Ok(match self.copier.take() {
+            Some(copier) => self.copier.insert(copier),
+            None => self.copier.insert(Copier::start(copying(connection)?)),
+        })
+    }
+
+    /// Until nothing is being copied.
+    fn wait(&mut self) {
+        if let Some(copier) = &mut self.copier {
+            copier.wait();
+        }
+    }
+
     /// A checkpoint that fails loses nothing: the WAL still holds all, and the next one tries again.
     fn report(&mut self, job: impl FnOnce(&mut Checkpoint) -> rusqlite::Result<()>) {
         if let Err(error) = job(self) {
             tracing::warn!(%error, "a checkpoint failed");
         }
     }
+}
+
+/// Copies when it is told to, on a thread and a connection of its own.
+#[derive(Debug)]
+struct Copier {
+    orders: Option<Sender<()>>,
+    done: Receiver<()>,
+    /// An order was given, and its end was not seen yet.
+    busy: bool,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Copier {
+    /// A thread that cannot be had copies nothing: then the writer does, when the WAL has grown.
+    fn start(connection: Connection) -> Copier {
+        let (orders, ordered) = channel();
+        let (end, done) = channel();
+        let copy = move || {
+            while ordered.recv().is_ok() {
+                if let Err(error) = checkpoint(&connection, "PASSIVE") {
+                    tracing::warn!(%error, "a checkpoint failed");
+                }
+                if end.send(()).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("patra-wal".into()).spawn(copy).ok();
+        Copier { orders: Some(orders), done, busy: false, thread }
+    }
+
+    /// Begins, unless it is at it already.
+    fn copy(&mut self) {
+        if !self.busy {
+            self.busy = self.orders.as_ref().is_some_and(|orders| orders.send(()).is_ok());
+        }
+    }
+
+    /// True once after each copy.
+    fn has_copied(&mut self) -> bool {
+        let ended = self.busy && self.done.try_recv().is_ok();
+        self.busy &= !ended;
+        ended
+    }
+
+    /// Until it is at rest.
+    fn wait(&mut self) {
+        if self.busy {
+            // A thread that is gone is at rest too.
+            let _ = self.done.recv();
+            self.busy = false;
+        }
+    }
+}
+
+/// The connection closes before that of the writer, which empties the WAL as the last one.
+impl Drop for Copier {
+    fn drop(&mut self) {
+        self.orders = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of the checkpoints panicked");
+        }
+    }
+}
+
+/// Another connection to the same database, which syncs as the writer does.
+fn copying(writer: &Connection) -> rusqlite::Result<Connection> {
+    let synchronous: i64 = writer.pragma_query_value(None, "synchronous", |row| row.get(0))?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(writer.path().unwrap_or_default(), flags)?;
+    connection.pragma_update(None, "synchronous", synchronous)?;
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    Ok(connection)
 }
 
 /// Waits for readers, but not for as long as a statement would.
