@@ -22,7 +22,7 @@ use bytestring::ByteString;
 use serde_json::value::RawValue;
 use url::Url;
 
-use patra_core::hash::content_hash;
+use patra_core::hash::{content_hash, id_hash};
 use patra_core::paging::Facts;
 use patra_core::port::transport::Response;
 use patra_core::record::{Candidate, Record, Rejected};
@@ -238,7 +238,7 @@ impl Decoder {
             hashes.extend_from_slice(&hash);
             if self.repeats {
                 let id = self.items.id_of(raw, &mut found);
-                decoded.facts.ids.push(id.map_or(hash, |id| content_hash(id.as_bytes())));
+                decoded.facts.ids.push(id.map_or(hash, |id| id_hash(id.as_bytes())));
             }
             match self.items.record(raw, payload, hash, window, &mut found) {
                 Ok(Some(record)) if self.outside && !window.contains(record.version.updated_at) => {}

@@ -26,6 +26,13 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
     text
 }
 
+/// Bytes in hex.
+pub fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    push_hex(&mut text, bytes);
+    text
+}
+
 /// HMAC-SHA256 in hex, by which a receiver knows who speaks.
 pub fn hmac_sha256_hex(key: &[u8], text: &[u8]) -> String {
     // A key of any length is taken.
@@ -36,9 +43,14 @@ pub fn hmac_sha256_hex(key: &[u8], text: &[u8]) -> String {
     hex
 }
 
-/// 128 bits of BLAKE3: enough to tell two payloads of one record apart. Every byte that is collected goes through it, and
-/// SHA-256 takes eight times as long where the processor has no instruction for it.
+/// XXH3: tells two payloads of one record apart, and a page from the one before. Every byte that is collected goes through it; a
+/// cryptographic hash takes a tenth of all time for that, and nobody gains by two contents of his own record that hash alike.
 pub fn content_hash(bytes: &[u8]) -> [u8; 16] {
+    twox_hash::XxHash3_128::oneshot(bytes).to_be_bytes()
+}
+
+/// 128 bits of BLAKE3, for ids and tokens: what has the hash of another is taken for it, and left out.
+pub fn id_hash(bytes: &[u8]) -> [u8; 16] {
     let mut short = [0; 16];
     short.copy_from_slice(&blake3::hash(bytes).as_bytes()[..16]);
     short

@@ -164,7 +164,7 @@ impl State {
 /// A span that differs from source to source and from round to round by up to so many percent, and is the same whenever it
 /// is computed again.
 fn around(id: i64, round: i64, span: Duration, percent: u64) -> Duration {
-    let seed = hash::content_hash(format!("{id} {round}").as_bytes());
+    let seed = hash::id_hash(format!("{id} {round}").as_bytes());
     let drawn = u64::from_le_bytes(seed[..8].try_into().unwrap_or_default()) % 2_001;
     // From -1000 to 1000 thousandths of the percentage.
     let micros = crate::time::micros(span);

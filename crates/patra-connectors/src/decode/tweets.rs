@@ -2,7 +2,7 @@
 
 use bytestring::ByteString;
 
-use patra_core::hash::content_hash;
+use patra_core::hash::{content_hash, id_hash};
 use patra_core::record::{Candidate, Record, Version};
 use patra_core::tweet::{Tweet, is_probably_cut};
 use patra_core::{Code, Fault, Level};
@@ -35,7 +35,7 @@ impl Decoder {
             let hash = content_hash(payload.as_bytes());
             hashes.extend_from_slice(&hash);
             if self.repeats {
-                decoded.facts.ids.push(id.as_ref().map_or(hash, |id| content_hash(id.as_bytes())));
+                decoded.facts.ids.push(id.as_ref().map_or(hash, |id| id_hash(id.as_bytes())));
             }
             let mapped = match read {
                 Ok(mapped) => mapped,

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::{Facts, Next, Position, Rule};
 use crate::error::{Code, Fault, Level};
-use crate::hash::content_hash;
+use crate::hash::id_hash;
 use crate::record::Rejected;
 
 /// Empty pages in a row that are followed on the far side's word.
@@ -117,7 +117,7 @@ impl Walk {
 
     /// A position was read, by this token.
     pub fn remember(&mut self, token: &str) {
-        self.tokens.add(content_hash(token.as_bytes()));
+        self.tokens.add(id_hash(token.as_bytes()));
     }
 
     /// Whether this token may have been read before; beyond what is remembered, every one may.
@@ -126,7 +126,7 @@ impl Walk {
     }
 
     fn has_read(&self, token: &str) -> bool {
-        self.tokens.has(&content_hash(token.as_bytes()))
+        self.tokens.has(&id_hash(token.as_bytes()))
     }
 
     /// Takes note of the page at `here` and says what follows it. `content` tells pages apart.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::page::Page;
 use super::{Run, Verdict, Want};
 use crate::error::{Code, Fault, Level};
-use crate::hash::content_hash;
+use crate::hash::id_hash;
 use crate::paging::Rule;
 use crate::params::{self, Params};
 use crate::tx::RunEnd;
@@ -61,8 +61,7 @@ impl Limit {
     /// Counts the records of a page, and leaves out those that came before in this run and those beyond the limit.
     pub(super) fn take(&mut self, page: &mut Page) -> Reach {
         let read = page.records.len();
-        page.records
-            .retain(|record| self.taken() < self.at_most && self.keys.insert(content_hash(record.key.as_bytes())));
+        page.records.retain(|record| self.taken() < self.at_most && self.keys.insert(id_hash(record.key.as_bytes())));
         let left_out = u32::try_from(read - page.records.len()).unwrap_or(u32::MAX);
         page.facts.items = page.facts.items.saturating_sub(left_out);
         match self.taken() {
