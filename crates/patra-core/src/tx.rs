@@ -44,7 +44,10 @@ pub use cursor::{Advance, AdvanceCursor, Cause, CursorMoved, RecordAdvance};
 pub use fan::{Child, FanOut, FannedOut, MAX_CHILDREN, MAX_PARENTS, MAX_PARTITIONS, MAX_WAITING, Parent, ReadParents};
 pub use gate::AskGate;
 pub use key::{CreateKey, KeyCreated, KeyRevoked, RevokeKey, Scope};
-pub use outbox::{EVENTS_KEPT, Event, EventSettled, EventsTaken, MAX_TELLS, SettleEvent, TakeEvents, tell_again};
+pub use outbox::{
+    EVENT_RECORDS, EVENTS_KEPT, Event, EventSettled, EventsTaken, MAX_TELLS, NewEvent, RECORDS_STORED, SettleEvent,
+    Stored, TWEETS_COLLECTED, TakeEvents, Told, tell_again,
+};
 pub use plan::{
     Coverage, Fire, FireDue, Fired, FiredDue, HISTORY, History, Inventory, NewPlan, NewSlice, OpenPlan, PlanSaved,
     PlanTarget, ReadCoverage, Rest, SavePlan, Segment, SettleTrigger, Settlement, TakeTrigger, TriggerSettled,
@@ -71,7 +74,7 @@ pub use run::{
 pub use source::{
     Beat, Beaten, Busy, ChangeSource, ClaimPolls, Clean, Cleaned, Configure, Configured, HurryPoll, MAX_SOURCES,
     NewConfig, NewPoll, NewScrape, NewSource, Poll, PollEnd, PollHurried, Polled, SaveSources, SavedSource,
-    SourceChanged, SourcesSaved, SyncTypes, TWEETS_COLLECTED, TypeRow, TypesSynced, UnfitPoll,
+    SourceChanged, SourcesSaved, SyncTypes, TypeRow, TypesSynced, UnfitPoll,
 };
 pub use task::{Claim, Claimed, Lease, LeaseRef, Lineage, Renew, Renewed, Sweep, Swept};
 

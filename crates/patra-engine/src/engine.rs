@@ -81,8 +81,8 @@ impl Engine {
             parts.spawn(listen(Arc::clone(&shared)));
             parts.spawn(sweeper::serve(Arc::clone(&shared), rng.fork()));
         }
-        if let (true, Some(webhook)) = (shared.options.roles.contains(&Role::Keeper), &shared.options.webhook) {
-            parts.spawn(outbox::serve(Arc::clone(&shared), Arc::clone(webhook)));
+        if shared.options.roles.contains(&Role::Keeper) && !shared.options.webhooks.is_empty() {
+            parts.spawn(outbox::serve(Arc::clone(&shared)));
         }
         let crawler = crawler(&shared);
         if shared.options.roles.contains(&Role::Keeper) {

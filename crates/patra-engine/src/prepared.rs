@@ -61,6 +61,7 @@ impl Spec {
             limits: self.limits(),
             order: self.snapshot.order(),
             generation: Arc::clone(&self.generation),
+            emit: self.snapshot.emit,
         }
     }
 

@@ -1,6 +1,6 @@
 //! What the parts of one process share: their ports, their options, and the signals between them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -73,8 +73,8 @@ pub struct Options {
     pub log_batch_percent: u32,
     /// The W3C trace context of the span at hand, where traces are taken.
     pub trace_context: Option<fn() -> Option<String>>,
-    /// Who is told of events, if anybody.
-    pub webhook: Option<Arc<dyn Notifier>>,
+    /// Who is told of events, by their type. Those of which nobody is told wait.
+    pub webhooks: BTreeMap<String, Arc<dyn Notifier>>,
 }
 
 impl Options {
@@ -97,7 +97,7 @@ impl Options {
             keeper: KeeperOptions::default(),
             log_batch_percent: 1,
             trace_context: None,
-            webhook: None,
+            webhooks: BTreeMap::new(),
         }
     }
 }

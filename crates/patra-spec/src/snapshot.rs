@@ -96,6 +96,9 @@ pub struct Snapshot {
     pub polled: bool,
     #[serde(default, skip_serializing_if = "is_endpoint")]
     pub dedup_scope: DedupScope,
+    /// What is stored is told to the world outside.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub emit: bool,
     /// As it was when this was compiled; [`Snapshot::fingerprint`] computes it.
     #[serde(default)]
     pub spec_fingerprint: String,

@@ -1268,6 +1268,9 @@ CREATE TABLE outbox_event (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   project_key text COLLATE "C" NOT NULL,
   event_type text COLLATE "C" NOT NULL,
+  -- Events of one topic are told one after the other.
+  topic text COLLATE "C" NOT NULL,
+  idempotency_key text COLLATE "C" NOT NULL,
   payload jsonb NOT NULL CHECK (jsonb_typeof(payload) = 'object'),
   status_code text COLLATE "C" NOT NULL CHECK (status_code IN ('PENDING', 'DELIVERED', 'FAILED')),
   tries bigint NOT NULL DEFAULT 0,
@@ -1280,7 +1283,9 @@ CREATE TABLE outbox_event (
   CHECK ((status_code = 'PENDING') = (ended_at IS NULL)),
   CHECK ((lease_owner IS NULL) = (leased_until IS NULL))
 );
+CREATE UNIQUE INDEX uk_outbox_idem ON outbox_event (idempotency_key);
 CREATE INDEX idx_outbox_pending ON outbox_event (id) WHERE status_code = 'PENDING';
+CREATE INDEX idx_outbox_topic ON outbox_event (topic, id) WHERE status_code = 'PENDING';
 CREATE INDEX idx_outbox_ended ON outbox_event (ended_at) WHERE ended_at IS NOT NULL;
 
 CREATE TABLE api_key (

@@ -1210,6 +1210,9 @@ CREATE TABLE outbox_event (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   project_key TEXT NOT NULL,
   event_type TEXT NOT NULL,
+  -- Events of one topic are told one after the other.
+  topic TEXT NOT NULL,
+  idempotency_key TEXT NOT NULL,
   payload TEXT NOT NULL CHECK (json_valid(payload) AND json_type(payload) = 'object'),
   status_code TEXT NOT NULL CHECK (status_code IN ('PENDING', 'DELIVERED', 'FAILED')),
   tries INTEGER NOT NULL DEFAULT 0,
@@ -1222,7 +1225,9 @@ CREATE TABLE outbox_event (
   CHECK ((status_code = 'PENDING') = (ended_at IS NULL)),
   CHECK ((lease_owner IS NULL) = (leased_until IS NULL))
 );
+CREATE UNIQUE INDEX uk_outbox_idem ON outbox_event (idempotency_key);
 CREATE INDEX idx_outbox_pending ON outbox_event (id) WHERE status_code = 'PENDING';
+CREATE INDEX idx_outbox_topic ON outbox_event (topic, id) WHERE status_code = 'PENDING';
 CREATE INDEX idx_outbox_ended ON outbox_event (ended_at) WHERE ended_at IS NOT NULL;
 
 CREATE TABLE api_key (

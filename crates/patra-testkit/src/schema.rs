@@ -94,7 +94,7 @@ const REQUIRED: &[(&str, &str)] = &[
     ("project", "project_key name created_at"),
     ("resource_pool_urls", "id url domain source source_ref scope project_key created_at"),
     ("resource_pool_capture", "project_key job_type scope enabled updated_at"),
-    ("outbox_event", "project_key event_type payload status_code tries not_before created_at"),
+    ("outbox_event", "project_key event_type topic idempotency_key payload status_code tries not_before created_at"),
     (
         "source_stats",
         "source_id last_fetch_at last_fetched_count last_new_count total_fetches avg_new_rate \

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::port::{Clock as _, Signer, Sources, Store, Transport};
+use patra_core::tx::{RECORDS_STORED, TWEETS_COLLECTED};
 use patra_core::vault::VaultCell;
 use patra_engine::{CredentialOptions, Engine, Listener, Options, Ports, Role};
 use patra_http::HttpSigner;
@@ -32,7 +33,9 @@ pub(crate) async fn engine(
         tracing::warn!(ignored = ?ignored, "intervals that are no number of minutes from 1 on are ignored");
     }
     let credentials = credentials(global, &*store).await?;
-    let webhook = environment.summarization()?;
+    let summarization = environment.summarization()?;
+    let tell = summarization.is_some();
+    let webhooks = [(TWEETS_COLLECTED, summarization), (RECORDS_STORED, environment.records_webhook()?)];
     let ports = Ports { store, transport: transport(global)?, clock: Arc::new(SystemClock) };
     let options = Options {
         roles,
@@ -48,8 +51,8 @@ pub(crate) async fn engine(
         collector: environment.collector()?,
         crawl_times: environment.crawl_times()?,
         keeper: environment.keeper()?,
-        run: patra_core::protocol::run::Options { tell: webhook.is_some(), ..Default::default() },
-        webhook,
+        run: patra_core::protocol::run::Options { tell, ..Default::default() },
+        webhooks: webhooks.into_iter().filter_map(|(event, webhook)| Some((event.to_owned(), webhook?))).collect(),
         log_batch_percent: environment.log_batch_percent()?,
         trace_context: Some(traces::context),
         grace: environment.grace()?,

@@ -182,12 +182,21 @@ impl Environment {
         if !self.is_on("AUTO_SUMMARIZATION_ENABLED")? {
             return Ok(None);
         }
-        let url = self.get("SUMMARIZATION_WEBHOOK_URL").ok_or_else(|| {
+        let webhook = self.webhook("SUMMARIZATION_WEBHOOK_URL", "SUMMARIZATION_WEBHOOK_SECRET")?.ok_or_else(|| {
             Error::configuration("AUTO_SUMMARIZATION_ENABLED is set, and SUMMARIZATION_WEBHOOK_URL is not")
         })?;
-        let secret = self.get("SUMMARIZATION_WEBHOOK_SECRET").map(Secret::new);
-        let webhook = Webhook::new(url.trim(), secret)
-            .map_err(|error| Error::configuration(format!("SUMMARIZATION_WEBHOOK_URL cannot be used: {error}")))?;
+        Ok(Some(webhook))
+    }
+
+    /// Who is told of the records of endpoints that emit, if anybody wants to be (ING-2.3-05).
+    pub(crate) fn records_webhook(&self) -> Result<Option<Arc<dyn Notifier>>, Error> {
+        self.webhook("RECORDS_WEBHOOK_URL", "RECORDS_WEBHOOK_SECRET")
+    }
+
+    fn webhook(&self, url: &str, secret: &str) -> Result<Option<Arc<dyn Notifier>>, Error> {
+        let Some(address) = self.get(url) else { return Ok(None) };
+        let webhook = Webhook::new(address.trim(), self.get(secret).map(Secret::new))
+            .map_err(|error| Error::configuration(format!("{url} cannot be used: {error}")))?;
         Ok(Some(Arc::new(webhook)))
     }
 
@@ -227,19 +236,10 @@ impl Environment {
     /// Locks, their recovery, and who is told of alerts (CRAWL-162, 165, 166).
     pub(crate) fn keeper(&self) -> Result<KeeperOptions, Error> {
         let default = KeeperOptions::default();
-        let secret = self.get("ALERT_WEBHOOK_SECRET").map(Secret::new);
-        let notifier = match self.get("ALERT_WEBHOOK_URL") {
-            None => None,
-            Some(url) => {
-                let webhook = Webhook::new(url.trim(), secret)
-                    .map_err(|error| Error::configuration(format!("ALERT_WEBHOOK_URL cannot be used: {error}")))?;
-                Some(Arc::new(webhook) as Arc<dyn Notifier>)
-            }
-        };
         Ok(KeeperOptions {
             lock_timeout: self.minutes("LOCK_TIMEOUT_MINUTES")?.unwrap_or(default.lock_timeout),
             recover_every: self.minutes("RECOVERY_INTERVAL_MINUTES")?.unwrap_or(default.recover_every),
-            notifier,
+            notifier: self.webhook("ALERT_WEBHOOK_URL", "ALERT_WEBHOOK_SECRET")?,
         })
     }
 

@@ -183,7 +183,7 @@ views! {
     Gates "gates" "ing_gate" [id: Int, rate_key: Text, state: Json, updated_at: Time],
     Archive "archive" "ing_archive" [id: Int, kind_code: Text, row_id: Int, plan_id: Int, task_id: Int, run_id: Int, batch_no: Int, body: Json, created_at: Time, archived_at: Time],
     Exports "exports" "ing_export" [id: Int, run_id: Int, batch_no: Int, created_by: Text, reason: Text, package_hash: Text, created_at: Time, expires_at: Time],
-    Outbox "outbox" "outbox_event" [id: Int, project_key: Text, event_type: Text, status_code: Text, payload: Json, tries: Int, last_error: Text, created_at: Time, ended_at: Time],
+    Outbox "outbox" "outbox_event" [id: Int, project_key: Text, event_type: Text, topic: Text, idempotency_key: Text, status_code: Text, payload: Json, tries: Int, last_error: Text, created_at: Time, ended_at: Time],
     Keys "keys" "api_key" [id: Int, prefix: Text, name: Text, scope: Text, projects: Json, shared: Int, created_at: Time, revoked_at: Time],
     Credentials "credentials" "reg_prov_credential" [id: Int, alias: Text, version: Int, provenance_code: Text, endpoint_name: Text, type_code: Text, priority: Int, key_id: Text, status_code: Text, created_at: Time, revoked_at: Time],
     CredentialStates "credential-states" "ing_credential_state" [id: Int, credential_id: Int, version: Int, expires_at: Time, refresh_owner: Text, refresh_until: Time, refresh_epoch: Int, status_code: Text, fail_count: Int, last_error: Text, updated_at: Time],

@@ -37,9 +37,7 @@ use crate::error::{Code, Fault, Level};
 use crate::gate::Decision;
 use crate::health::Advice;
 use crate::id::RunId;
-use crate::paging;
 use crate::record::{Candidate, Stream};
-use crate::retry;
 use crate::rng::Rng;
 use crate::state::TaskStatus;
 use crate::time::Ts;
@@ -52,8 +50,8 @@ use crate::window::Window;
 pub use details::Details;
 pub use ended::{Ended, Outcome};
 use limit::Limit;
-pub use options::Options;
 use options::{MAX_ADVANCE_RETRIES, STORE_RETRY};
+pub use options::{Options, Policy};
 pub use order::Order;
 pub use page::{Evidence, Left, Page, Refusal};
 use poll::Polling;
@@ -62,23 +60,6 @@ use reader::Reader;
 use refused::give_back;
 pub use split::{Limits, Split};
 pub use update::WANTED_AT_ONCE;
-
-/// What the run must know of its spec.
-#[derive(Clone, Debug)]
-pub struct Policy {
-    pub paging: paging::Rule,
-    pub retry: retry::Policy,
-    pub stream: Arc<Stream>,
-    /// Pages name ids only; their content is fetched apart.
-    pub details: Option<Details>,
-    /// How a window that is too much is cut; `None` when it cannot be.
-    pub split: Option<Split>,
-    pub limits: Limits,
-    /// The order by update time that the far side declares.
-    pub order: Option<Order>,
-    /// Which mapping makes the records.
-    pub generation: Arc<str>,
-}
 
 #[derive(Clone, Debug)]
 pub enum Want {

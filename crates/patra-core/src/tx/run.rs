@@ -104,6 +104,8 @@ pub struct CommitBatch {
     pub checked: Vec<Checked>,
     /// Which mapping made the records.
     pub generation: Arc<str>,
+    /// What it stores is told: the events of [`CommitBatch::events`] are written with it.
+    pub emit: bool,
     pub refresh: bool,
     /// The answer, to be kept for replays.
     pub raw: Option<Raw>,

@@ -218,9 +218,6 @@ pub struct ClaimPolls {
     pub per_host: u32,
 }
 
-/// The event that new tweets are told by (TWEET-71).
-pub const TWEETS_COLLECTED: &str = "tweets.collected";
-
 /// What the end of a run means for its source, see [`EndRun`](super::EndRun). Nothing, unless its task has ended: SUCCEEDED
 /// and PARTIAL are a success, FAILED a failure ([`crate::source::State::after`]).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -236,18 +233,9 @@ pub struct PollEnd {
     /// A success is counted in `source_stats` ([`crate::tweet::FetchStats`]): fetched are the records that the task's committed
     /// batches inserted, updated or skipped, new those that they inserted.
     pub counted: bool,
-    /// A success that brought something new is told: an event [`TWEETS_COLLECTED`] in the outbox, with `job` (the root's public id, or
+    /// A success that brought something new is told: an event [`TWEETS_COLLECTED`](super::TWEETS_COLLECTED) in the outbox, with `job` (the root's public id, or
     /// the trigger's own), `source_id`, `username` (the config's) and `tweet_ids` (keys of the items whose run is one of the task's, by key).
     pub tell: bool,
-}
-
-impl PollEnd {
-    /// The payload of the event, see [`PollEnd::tell`].
-    pub fn event(&self, job: &str, username: Option<&str>, tweet_ids: &[String]) -> String {
-        let source_id = self.source;
-        serde_json::json!({ "job": job, "source_id": source_id, "username": username, "tweet_ids": tweet_ids })
-            .to_string()
-    }
 }
 
 /// Says that a collector lives, and what it does. One row per owner; those of others that are older than a day go.

@@ -48,6 +48,7 @@ pub(super) fn snapshot(manifest: &Manifest, name: &str, endpoint: &Endpoint, ope
         kind: endpoint.kind.unwrap_or_default(),
         polled: endpoint.polled.unwrap_or(false),
         dedup_scope: endpoint.record.dedup_scope.unwrap_or_default(),
+        emit: endpoint.record.emit.unwrap_or_default(),
         spec_fingerprint: String::new(),
     }
 }

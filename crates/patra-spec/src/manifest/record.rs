@@ -22,6 +22,9 @@ pub struct Record {
     /// Within what ids are unique.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dedup_scope: Option<DedupScope>,
+    /// What is stored is told to the world outside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub emit: Option<bool>,
 }
 
 /// A mapped field. Written as a path alone, it is taken as it came.

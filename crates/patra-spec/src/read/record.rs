@@ -15,6 +15,7 @@ pub(super) fn record(reader: &mut Reader, path: &str, node: &Node) -> Option<Rec
         add: reader.get(s, "add", add).unwrap_or_default(),
         remove: reader.get(s, "remove", remove).unwrap_or_default(),
         dedup_scope: reader.get(s, "dedup_scope", Reader::word),
+        emit: reader.get(s, "emit", Reader::flag),
     };
     reader.close(&section);
     Some(record)

@@ -318,6 +318,7 @@ fn every_value_of_a_snapshot_is_explained() {
         ("mapping.output_fields", "fields"),
         ("mapping.filter", "record.filter"),
         ("dedup_scope", "record.dedup_scope"),
+        ("emit", "record.emit"),
         ("mapping.add", "record.add"),
         ("mapping.remove", "record.remove"),
         ("two_phase.enabled", ""),

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use patra_core::BatchId;
-use patra_core::tx::{BatchCommitted, BatchStats, Captured, CommitBatch, TxError};
+use patra_core::tx::{BatchCommitted, BatchStats, Captured, CommitBatch, Stored, TxError};
 use tokio_postgres::{Row, Statement};
 
 use super::candidate::{self, MARK};
 use super::ledger::{INSERT_PAGE, Ledger};
-use super::{NOW, count, moment, poll, raw, signal, urls};
+use super::{NOW, count, moment, outbox, poll, raw, signal, urls};
 use crate::error::{Fail, refused};
 use crate::json::JsonText;
 use crate::pool::{Session, pipeline};
@@ -66,7 +66,7 @@ stored AS (
   RETURNING (xmax = 0) AS is_new, updated_at < $17 AS is_late, dedup_key
 )
 SELECT count(*) FILTER (WHERE is_new), count(*) FILTER (WHERE NOT is_new), count(*) FILTER (WHERE is_late),
-  array_agg(dedup_key) FILTER (WHERE $18)
+  array_agg(dedup_key) FILTER (WHERE $18), array_agg(is_new) FILTER (WHERE $18)
 FROM stored";
 
 const RESET_ATTEMPTS: &str = "
@@ -117,7 +117,7 @@ pub(super) async fn commit(session: &Session, ops: &[Arc<CommitBatch>]) -> Resul
     let at_once = !captures && pages.len() <= IN_ORDER;
     // The COMMIT goes out with the statements before it: if one of them fails, the server turns it into a ROLLBACK.
     let (batches, _, ()) = pipeline!(
-        try_join_all(pages.iter().zip(&stored).map(|(page, (stats, keys))| page.enter(stats, keys))),
+        try_join_all(pages.iter().zip(&stored).map(|(page, (stats, stored))| page.enter(stats, stored))),
         session.write(&statements.reset, &[&task, &fence, &progress]),
         commit_if(session, at_once),
     )?;
@@ -153,15 +153,16 @@ struct Statements {
     check: Statement,
     keep: Statement,
     link: Statement,
+    tell: Statement,
 }
 
 impl Statements {
     async fn prepare(session: &Session) -> Result<Statements, Fail> {
         let [lock, now, find, items, insert, marks, reset] =
             session.prepare([LOCK, NOW, FIND, STORE_ITEMS, INSERT_PAGE, MARK, RESET_ATTEMPTS]).await?;
-        let [lock_items, set_aside, resolve, check, keep, link] = session
-            .prepare([signal::LOCK_ITEMS, signal::SET_ASIDE, signal::RESOLVE, signal::CHECK, raw::INSERT, poll::LINK])
-            .await?;
+        let [lock_items, set_aside, resolve, check] =
+            session.prepare([signal::LOCK_ITEMS, signal::SET_ASIDE, signal::RESOLVE, signal::CHECK]).await?;
+        let [keep, link, tell] = session.prepare([raw::INSERT, poll::LINK, outbox::TELL]).await?;
         Ok(Statements {
             lock,
             now,
@@ -176,6 +177,7 @@ impl Statements {
             check,
             keep,
             link,
+            tell,
         })
     }
 }
@@ -191,29 +193,31 @@ struct Page<'a> {
     now: Time,
 }
 
-impl Page<'_> {
-    /// The statistics and, if they are asked for, the keys of the records that were inserted or replaced others.
-    async fn store(&self) -> Result<(BatchStats, Vec<String>), Fail> {
+impl<'a> Page<'a> {
+    /// The statistics and, if they are asked for, the records that were inserted or replaced others.
+    async fn store(&self) -> Result<(BatchStats, Vec<Stored<'a>>), Fail> {
         let Page { session, statements, op, late_below, asked_for, now } = *self;
         let ((), stored) = pipeline!(
             signal::lock_items(session, &statements.lock_items, op),
-            store_items(session, &statements.items, op, late_below, asked_for, now),
+            store_items(session, &statements.items, op, late_below, asked_for || op.emit, now),
         )?;
         Ok(stored)
     }
 
     /// Into the ledger, with what the page settles.
-    async fn enter(&self, stats: &BatchStats, keys: &[String]) -> Result<BatchId, Fail> {
+    async fn enter(&self, stats: &BatchStats, stored: &[Stored<'a>]) -> Result<BatchId, Fail> {
         let Page { session, statements, op, now, .. } = *self;
         let row = Ledger::of_page(op, stats, now)?;
-        let (row, (), (), (), (), (), ()) = pipeline!(
+        let events = op.events(stored);
+        let (row, (), (), (), (), (), (), ()) = pipeline!(
             session.one(&statements.insert, &row.params()),
             poll::link(session, &statements.link, op, now),
             signal::set_aside(session, &statements.set_aside, op, now),
-            signal::resolve(session, &statements.resolve, op, keys, now),
+            signal::resolve(session, &statements.resolve, op, stored, now),
             signal::check(session, &statements.check, op, now),
             raw::keep(session, &statements.keep, op.run, op.batch_no, op.raw.as_ref(), now),
             candidate::mark(session, &statements.marks, op, now),
+            outbox::tell(session, &statements.tell, &events, now),
         )?;
         Ok(BatchId(row.try_get(0)?))
     }
@@ -226,14 +230,15 @@ async fn commit_if(session: &Session, wanted: bool) -> Result<(), Fail> {
 /// Rows of one statement: few enough for the server to plan and hold, enough to be worth the way (ING-13.8-02).
 const ROWS_AT_ONCE: usize = 500;
 
-async fn store_items(
+/// `named`: which records were stored is wanted too.
+async fn store_items<'a>(
     session: &Session,
     statement: &Statement,
-    op: &CommitBatch,
+    op: &'a CommitBatch,
     late_below: Option<Time>,
-    asked_for: bool,
+    named: bool,
     now: Time,
-) -> Result<(BatchStats, Vec<String>), Fail> {
+) -> Result<(BatchStats, Vec<Stored<'a>>), Fail> {
     let (mut stats, mut stored) = (op.stats, Vec::new());
     let stream = &op.stream;
     for records in op.records.chunks(ROWS_AT_ONCE) {
@@ -264,7 +269,7 @@ async fn store_items(
                     &&*op.generation,
                     &op.refresh,
                     &late_below,
-                    &asked_for,
+                    &named,
                 ],
             )
             .await?;
@@ -273,8 +278,15 @@ async fn store_items(
         stats.updated += updated;
         stats.late += count(row.try_get(2)?);
         stats.skipped += u32::try_from(records.len()).unwrap_or(u32::MAX).saturating_sub(inserted + updated);
-        stored.append(&mut row.try_get::<_, Option<Vec<String>>>(3)?.unwrap_or_default());
+        let keys = row.try_get::<_, Option<Vec<&str>>>(3)?.unwrap_or_default();
+        let new = row.try_get::<_, Option<Vec<bool>>>(4)?.unwrap_or_default();
+        for (key, inserted) in keys.into_iter().zip(new) {
+            let at = records.binary_search_by(|record| record.key.as_str().cmp(key));
+            let at = at.map_err(|_| refused(format!("{key:?} was stored and is not in the page")))?;
+            stored.push(Stored { record: &records[at], inserted });
+        }
     }
+    stored.sort_unstable_by(|one, other| one.record.key.cmp(&other.record.key));
     Ok((stats, stored))
 }
 

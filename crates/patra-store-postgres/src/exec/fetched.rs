@@ -2,13 +2,12 @@
 
 use patra_core::Ts;
 use patra_core::tweet::FetchStats;
-use patra_core::tx::{EndRun, PollEnd, TWEETS_COLLECTED};
+use patra_core::tx::{EndRun, PollEnd};
 use tokio_postgres::Row;
 
 use super::count;
-use super::outbox::TELL;
+use super::outbox::{self, TELL};
 use crate::error::Fail;
-use crate::json::Json;
 use crate::pool::{Session, pipeline};
 use crate::time::Time;
 
@@ -62,7 +61,7 @@ pub(super) async fn record(session: &Session, op: &EndRun, poll: &PollEnd, now: 
         write(session, source, &before.after(fetched, new, now.0), now).await?;
     }
     if poll.tell && new > 0 {
-        tell(session, task, poll, now).await?;
+        tell(session, op, poll, now).await?;
     }
     Ok(())
 }
@@ -103,12 +102,12 @@ async fn write(session: &Session, source: i64, stats: &FetchStats, now: Time) ->
     Ok(())
 }
 
-async fn tell(session: &Session, task: i64, poll: &PollEnd, now: Time) -> Result<(), Fail> {
+async fn tell(session: &Session, op: &EndRun, poll: &PollEnd, now: Time) -> Result<(), Fail> {
+    let task = op.lease.task.0;
     let [about, keys, tell] = session.prepare([ABOUT, KEYS, TELL]).await?;
     let (about, keys) = pipeline!(session.one(&about, &[&task]), session.rows(&keys, &[&task]))?;
     let keys = keys.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
     let (project, job): (&str, &str) = (about.try_get(0)?, about.try_get(1)?);
-    let payload = Json(poll.event(job, about.try_get(2)?, &keys));
-    session.write(&tell, &[&project, &TWEETS_COLLECTED, &payload, &now]).await?;
-    Ok(())
+    let event = poll.event(op.run, project, job, about.try_get(2)?, &keys);
+    outbox::tell(session, &tell, &[event], now).await
 }

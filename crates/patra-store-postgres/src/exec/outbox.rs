@@ -2,19 +2,24 @@
 
 use std::time::Duration;
 
-use patra_core::tx::{EVENTS_KEPT, Event, EventSettled, EventsTaken, MAX_TELLS, SettleEvent, TakeEvents, tell_again};
-use tokio_postgres::Row;
+use futures_util::future::try_join_all;
+use patra_core::tx::{
+    EVENTS_KEPT, Event, EventSettled, EventsTaken, MAX_TELLS, NewEvent, SettleEvent, TakeEvents, Told, tell_again,
+};
+use tokio_postgres::{Row, Statement};
 
 use super::{NOW, count, micros, moment};
 use crate::error::Fail;
-use crate::json::JsonText;
+use crate::json::{Json, JsonText};
 use crate::pool::{Session, pipeline};
 use crate::time::{Time, maybe};
 
 /// In the caller's transaction, with what it tells.
 pub(super) const TELL: &str = "
-INSERT INTO outbox_event (project_key, event_type, payload, status_code, not_before, created_at)
-VALUES ($1, $2, $3, 'PENDING', $4, $4)";
+INSERT INTO outbox_event
+  (project_key, event_type, topic, idempotency_key, payload, status_code, not_before, created_at)
+VALUES ($1, $2, $3, $4, $5, 'PENDING', $6, $6)
+ON CONFLICT (idempotency_key) DO NOTHING";
 
 /// Events that are forgotten in one go: what is more goes the next time.
 const FORGOTTEN: i64 = 1_000;
@@ -24,21 +29,30 @@ DELETE FROM outbox_event
 WHERE id = ANY (ARRAY(
   SELECT id FROM outbox_event WHERE ended_at < $1 ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED))";
 
-/// One that is locked is being taken by somebody else.
+/// One teller after the other takes: of two, the second would not see that the first holds an event of the same topic.
+const ALONE: &str = "SELECT pg_advisory_xact_lock(hashtextextended('outbox_event', 0))";
+
+/// None behind another of its topic that cannot be taken now. One that is locked is being settled.
 const TAKE: &str = "
 WITH next AS MATERIALIZED (
-  SELECT id FROM outbox_event
-  WHERE status_code = 'PENDING' AND not_before <= $1 AND (leased_until IS NULL OR leased_until <= $1)
-  ORDER BY id
+  SELECT next.id FROM outbox_event next
+  WHERE next.status_code = 'PENDING' AND next.not_before <= $1 AND (next.leased_until IS NULL OR next.leased_until <= $1)
+    AND next.event_type = ANY ($5)
+    AND NOT EXISTS (
+      SELECT 1 FROM outbox_event earlier
+      WHERE earlier.status_code = 'PENDING' AND earlier.topic = next.topic AND earlier.id < next.id
+        AND (earlier.not_before > $1 OR earlier.leased_until > $1))
+  ORDER BY next.id
   LIMIT $4
   FOR UPDATE SKIP LOCKED
 )
 UPDATE outbox_event e
 SET lease_owner = $2, leased_until = $1::timestamptz + $3::bigint * interval '1 microsecond'
 WHERE e.id = ANY (ARRAY(SELECT id FROM next))
-RETURNING e.id, e.project_key, e.event_type, e.payload, e.tries, e.created_at";
+RETURNING e.id, e.project_key, e.event_type, e.topic, e.idempotency_key, e.payload, e.tries, e.created_at";
 
-const NEXT: &str = "SELECT min(greatest(not_before, leased_until)) FROM outbox_event WHERE status_code = 'PENDING'";
+const NEXT: &str = "
+SELECT min(greatest(not_before, leased_until)) FROM outbox_event WHERE status_code = 'PENDING' AND event_type = ANY ($1)";
 
 const LOCK: &str = "
 SELECT tries FROM outbox_event WHERE id = $1 AND lease_owner = $2 AND status_code = 'PENDING' FOR UPDATE";
@@ -50,15 +64,26 @@ SET status_code = $2, tries = $3, last_error = coalesce($4, last_error), not_bef
 WHERE id = $1";
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[TELL, FORGET, TAKE, NEXT, LOCK, SETTLE];
+pub(super) const STATEMENTS: &[&str] = &[TELL, FORGET, ALONE, TAKE, NEXT, LOCK, SETTLE];
+
+/// Writes them with [`TELL`].
+pub(super) async fn tell(session: &Session, statement: &Statement, events: &[NewEvent], now: Time) -> Result<(), Fail> {
+    try_join_all(events.iter().map(async |event| {
+        let NewEvent { project_key, event_type, topic, idempotency_key, payload } = event;
+        let payload = Json(payload.as_str());
+        session.write(statement, &[project_key, event_type, topic, idempotency_key, &payload, &now]).await
+    }))
+    .await?;
+    Ok(())
+}
 
 pub(super) async fn take(session: &Session, op: &TakeEvents) -> Result<EventsTaken, Fail> {
-    let [now, forget, take, next] = session.prepare([NOW, FORGET, TAKE, NEXT]).await?;
-    let ((), now) = pipeline!(session.begin(), moment(session, &now))?;
+    let [alone, now, forget, take, next] = session.prepare([ALONE, NOW, FORGET, TAKE, NEXT]).await?;
+    let ((), _, now) = pipeline!(session.begin(), session.one(&alone, &[]), moment(session, &now))?;
     let (_, rows, next, ()) = pipeline!(
         session.write(&forget, &[&Time(now.0 - EVENTS_KEPT), &FORGOTTEN]),
-        session.rows(&take, &[&now, &op.owner, &micros(op.lease), &i64::from(op.limit)]),
-        session.one(&next, &[]),
+        session.rows(&take, &[&now, &op.owner, &micros(op.lease), &i64::from(op.limit), &op.types]),
+        session.one(&next, &[&op.types]),
         session.commit(),
     )?;
     let mut events = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
@@ -71,9 +96,11 @@ fn read(row: &Row) -> Result<Event, Fail> {
         id: row.try_get(0)?,
         project_key: row.try_get(1)?,
         event_type: row.try_get(2)?,
-        payload: row.try_get::<_, JsonText>(3)?.0,
-        tries: count(row.try_get(4)?),
-        created_at: row.try_get::<_, Time>(5)?.0,
+        topic: row.try_get(3)?,
+        idempotency_key: row.try_get(4)?,
+        payload: row.try_get::<_, JsonText>(5)?.0,
+        tries: count(row.try_get(6)?),
+        created_at: row.try_get::<_, Time>(7)?.0,
     })
 }
 
@@ -81,15 +108,18 @@ pub(super) async fn settle(session: &Session, op: &SettleEvent) -> Result<EventS
     let [lock, now, settle] = session.prepare([LOCK, NOW, SETTLE]).await?;
     let ((), held, now) = pipeline!(session.begin(), session.opt(&lock, &[&op.id, &op.owner]), moment(session, &now))?;
     if let Some(held) = held {
-        let tries = count(held.try_get(0)?) + u32::from(op.error.is_some());
-        let (status, delay) = match op.error {
-            None => ("DELIVERED", None),
-            Some(_) if tries >= MAX_TELLS => ("FAILED", None),
-            Some(_) => ("PENDING", Some(tell_again(tries))),
+        let failed = count(held.try_get(0)?);
+        let (status, tries, error, delay) = match &op.told {
+            Told::Delivered => ("DELIVERED", failed, None, None),
+            Told::GivenBack => ("PENDING", failed, None, Some(Duration::ZERO)),
+            Told::Failed(error) => match failed.saturating_add(1) {
+                tries if tries >= MAX_TELLS => ("FAILED", tries, Some(error), None),
+                tries => ("PENDING", tries, Some(error), Some(tell_again(tries))),
+            },
         };
         let again = delay.map(|delay: Duration| Time(now.0 + delay));
         let ended = delay.is_none().then_some(now);
-        session.write(&settle, &[&op.id, &status, &i64::from(tries), &op.error, &again, &ended]).await?;
+        session.write(&settle, &[&op.id, &status, &i64::from(tries), &error, &again, &ended]).await?;
     }
     session.commit().await?;
     Ok(EventSettled)

@@ -1,6 +1,6 @@
 //! Records that must be fetched again: who says so, and what became of it.
 
-use patra_core::tx::{Abandon, Abandoned, CommitBatch, MAX_SIGNAL_KEYS, MAX_SIGNAL_TRIES, Signal, Signalled};
+use patra_core::tx::{Abandon, Abandoned, CommitBatch, MAX_SIGNAL_KEYS, MAX_SIGNAL_TRIES, Signal, Signalled, Stored};
 use tokio_postgres::Statement;
 
 use super::count;
@@ -177,12 +177,13 @@ pub(super) async fn resolve(
     session: &Session,
     statement: &Statement,
     op: &CommitBatch,
-    keys: &[String],
+    stored: &[Stored<'_>],
     now: Time,
 ) -> Result<(), Fail> {
-    if keys.is_empty() {
+    if stored.is_empty() {
         return Ok(());
     }
+    let keys: Vec<_> = stored.iter().map(|stored| stored.record.key.as_str()).collect();
     let stream = &op.stream;
     session
         .write(statement, &[&stream.project_key, &stream.provenance_code, &stream.endpoint_name, &keys, &now])

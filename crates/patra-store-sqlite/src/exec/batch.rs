@@ -3,11 +3,11 @@
 use std::str;
 
 use patra_core::record::{Record, Rejected};
-use patra_core::tx::{BatchCommitted, BatchStats, Captured, CommitBatch, LeaseRef, TxError};
+use patra_core::tx::{BatchCommitted, BatchStats, Captured, CommitBatch, LeaseRef, Stored, TxError};
 use patra_core::{BatchId, Ts};
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 
-use super::{candidate, ledger, poll, pool, scope, signal};
+use super::{candidate, ledger, outbox, poll, pool, scope, signal};
 use crate::error::{Error, Result};
 use crate::sql::maybe_time;
 
@@ -72,17 +72,20 @@ pub(super) fn commit(db: &Connection, op: &CommitBatch, now: Ts) -> Result<Batch
     }
     let mut stats = op.stats;
     store_rejected(db, op, now)?;
-    let changed = store_records(db, op, harvested, &mut stats, now)?;
+    let stored = store_records(db, op, harvested, &mut stats, now)?;
     if let Some(source) = op.source {
         poll::link(db, source, &op.stream, &op.records, now)?;
     }
-    signal::resolve_stored(db, &op.stream, &changed, now)?;
+    signal::resolve_stored(db, &op.stream, &stored, now)?;
     signal::check(db, &op.stream, &op.checked, now)?;
     candidate::mark(db, op, now)?;
     let batch = ledger::insert_page(db, op, &stats, now)?.ok_or_else(|| {
         let (run, batch_no) = (op.run, op.batch_no);
         Error::refused(format!("batch {batch_no} of run {run}: another batch holds its number, token or key"))
     })?;
+    for event in op.events(&stored) {
+        outbox::put(db, &event, now)?;
+    }
     if attempts != 0 && op.progress {
         db.prepare_cached(RESET_ATTEMPTS)?.execute([task.0])?;
     }
@@ -101,14 +104,14 @@ fn read_committed(db: &Connection, op: &CommitBatch) -> Result<Option<BatchCommi
     Ok(Some(BatchCommitted { batch: BatchId(batch), stats, replayed: true, captured: Captured::None }))
 }
 
-/// Inserts or replaces each record, and counts exactly what became of it. The keys of those that are stored now.
+/// Inserts or replaces each record, and counts exactly what became of it. Those that are stored now.
 fn store_records<'a>(
     db: &Connection,
     op: &'a CommitBatch,
     harvested: Option<Ts>,
     stats: &mut BatchStats,
     now: Ts,
-) -> Result<Vec<&'a str>> {
+) -> Result<Vec<Stored<'a>>> {
     debug_assert!(op.records.is_sorted_by(|a, b| a.key < b.key), "one per key, sorted by key");
     let stream = &*op.stream;
     if op.records.is_empty() {
@@ -120,10 +123,11 @@ fn store_records<'a>(
     for statement in [&mut insert, &mut replace] {
         bind_page(statement, op, scope, now)?;
     }
-    let mut changed = Vec::with_capacity(op.records.len());
+    let mut stored = Vec::with_capacity(op.records.len());
     for record in &op.records {
         // Most records are new: an insert that meets an older one costs a look into the index and nothing more.
-        if store(&mut insert, record)? {
+        let inserted = store(&mut insert, record)?;
+        if inserted {
             stats.inserted += 1;
         } else if store(&mut replace, record)? {
             stats.updated += 1;
@@ -132,9 +136,9 @@ fn store_records<'a>(
             continue;
         }
         stats.late += u32::from(harvested.is_some_and(|value| record.version.updated_at < value));
-        changed.push(&*record.key);
+        stored.push(Stored { record, inserted });
     }
-    Ok(changed)
+    Ok(stored)
 }
 
 /// What is the same for every record of a page.

@@ -2,7 +2,7 @@
 
 use patra_core::Ts;
 use patra_core::tweet::FetchStats;
-use patra_core::tx::{EndRun, PollEnd, TWEETS_COLLECTED};
+use patra_core::tx::{EndRun, PollEnd};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::outbox;
@@ -97,5 +97,5 @@ fn tell(db: &Connection, op: &EndRun, poll: &PollEnd, now: Ts) -> Result<()> {
         .prepare_cached(READ_KEYS)?
         .query_map([op.lease.task.0], |row| row.get(0))?
         .collect::<rusqlite::Result<_>>()?;
-    outbox::put(db, &project_key, TWEETS_COLLECTED, &poll.event(&job, username.as_deref(), &keys), now)
+    outbox::put(db, &poll.event(op.run, &project_key, &job, username.as_deref(), &keys), now)
 }

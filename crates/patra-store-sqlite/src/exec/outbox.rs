@@ -1,31 +1,41 @@
 //! Events for the world outside: written with what they tell, leased by whoever delivers them.
 
 use patra_core::Ts;
-use patra_core::tx::{EVENTS_KEPT, Event, EventSettled, EventsTaken, MAX_TELLS, SettleEvent, TakeEvents, tell_again};
+use patra_core::tx::{
+    EVENTS_KEPT, Event, EventSettled, EventsTaken, MAX_TELLS, NewEvent, SettleEvent, TakeEvents, Told, tell_again,
+};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::error::Result;
 use crate::sql::{maybe_time, time};
 
 const INSERT: &str = "
-INSERT INTO outbox_event (project_key, event_type, payload, status_code, not_before, created_at)
-VALUES (?1, ?2, ?3, 'PENDING', ?4, ?4)";
+INSERT INTO outbox_event
+  (project_key, event_type, topic, idempotency_key, payload, status_code, not_before, created_at)
+VALUES (?1, ?2, ?3, ?4, ?5, 'PENDING', ?6, ?6)
+ON CONFLICT (idempotency_key) DO NOTHING";
 
 const FORGET: &str = "DELETE FROM outbox_event WHERE ended_at < ?1";
 
+// None behind another of its topic that cannot be taken now.
 pub(crate) const TAKE: &str = "
 UPDATE outbox_event
 SET lease_owner = ?1, leased_until = ?2
 WHERE id IN (
-  SELECT id FROM outbox_event INDEXED BY idx_outbox_pending
-  WHERE status_code = 'PENDING' AND not_before <= ?3 AND (leased_until IS NULL OR leased_until <= ?3)
-  ORDER BY id
+  SELECT next.id FROM outbox_event next INDEXED BY idx_outbox_pending
+  WHERE next.status_code = 'PENDING' AND next.not_before <= ?3 AND (next.leased_until IS NULL OR next.leased_until <= ?3)
+    AND next.event_type IN (SELECT value FROM json_each(?5))
+    AND NOT EXISTS (
+      SELECT 1 FROM outbox_event earlier INDEXED BY idx_outbox_topic
+      WHERE earlier.status_code = 'PENDING' AND earlier.topic = next.topic AND earlier.id < next.id
+        AND (earlier.not_before > ?3 OR earlier.leased_until > ?3))
+  ORDER BY next.id
   LIMIT ?4)
-RETURNING id, project_key, event_type, payload, tries, created_at";
+RETURNING id, project_key, event_type, topic, idempotency_key, payload, tries, created_at";
 
 const READ_NEXT: &str = "
 SELECT min(max(not_before, coalesce(leased_until, not_before))) FROM outbox_event INDEXED BY idx_outbox_pending
-WHERE status_code = 'PENDING'";
+WHERE status_code = 'PENDING' AND event_type IN (SELECT value FROM json_each(?1))";
 
 const READ_TRIES: &str = "
 SELECT tries FROM outbox_event WHERE id = ?1 AND lease_owner = ?2 AND status_code = 'PENDING'";
@@ -38,14 +48,17 @@ WHERE id = ?1";
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[INSERT, FORGET, TAKE, READ_NEXT, READ_TRIES, SETTLE];
 
-pub(super) fn put(db: &Connection, project_key: &str, event_type: &str, payload: &str, now: Ts) -> Result<()> {
-    db.prepare_cached(INSERT)?.execute(params![project_key, event_type, payload, now.micros()])?;
+pub(super) fn put(db: &Connection, event: &NewEvent, now: Ts) -> Result<()> {
+    let NewEvent { project_key, event_type, topic, idempotency_key, payload } = event;
+    let values = params![project_key, event_type, topic, idempotency_key, payload, now.micros()];
+    db.prepare_cached(INSERT)?.execute(values)?;
     Ok(())
 }
 
 pub(super) fn take(db: &Connection, op: &TakeEvents, now: Ts) -> Result<EventsTaken> {
     db.prepare_cached(FORGET)?.execute([(now - EVENTS_KEPT).micros()])?;
-    let values = params![op.owner, (now + op.lease).micros(), now.micros(), op.limit];
+    let types = serde_json::to_string(&op.types)?;
+    let values = params![op.owner, (now + op.lease).micros(), now.micros(), op.limit, types];
     let mut statement = db.prepare_cached(TAKE)?;
     let mut events: Vec<Event> = statement
         .query_map(values, |row| {
@@ -53,14 +66,16 @@ pub(super) fn take(db: &Connection, op: &TakeEvents, now: Ts) -> Result<EventsTa
                 id: row.get(0)?,
                 project_key: row.get(1)?,
                 event_type: row.get(2)?,
-                payload: row.get(3)?,
-                tries: row.get(4)?,
-                created_at: time(row, 5)?,
+                topic: row.get(3)?,
+                idempotency_key: row.get(4)?,
+                payload: row.get(5)?,
+                tries: row.get(6)?,
+                created_at: time(row, 7)?,
             })
         })?
         .collect::<rusqlite::Result<_>>()?;
     events.sort_by_key(|event| event.id);
-    let next = db.prepare_cached(READ_NEXT)?.query_row((), |row| maybe_time(row, 0))?;
+    let next = db.prepare_cached(READ_NEXT)?.query_row([types], |row| maybe_time(row, 0))?;
     Ok(EventsTaken { events, next, now })
 }
 
@@ -68,13 +83,15 @@ pub(super) fn settle(db: &Connection, op: &SettleEvent, now: Ts) -> Result<Event
     let held: Option<u32> =
         db.prepare_cached(READ_TRIES)?.query_row(params![op.id, op.owner], |row| row.get(0)).optional()?;
     let Some(failed) = held else { return Ok(EventSettled) };
-    let tries = if op.error.is_some() { failed.saturating_add(1) } else { failed };
-    let (status, not_before, ended) = match &op.error {
-        None => ("DELIVERED", now, Some(now)),
-        Some(_) if tries >= MAX_TELLS => ("FAILED", now, Some(now)),
-        Some(_) => ("PENDING", now + tell_again(tries), None),
+    let (status, tries, error, not_before, ended) = match &op.told {
+        Told::Delivered => ("DELIVERED", failed, None, now, Some(now)),
+        Told::GivenBack => ("PENDING", failed, None, now, None),
+        Told::Failed(error) => match failed.saturating_add(1) {
+            tries if tries >= MAX_TELLS => ("FAILED", tries, Some(error), now, Some(now)),
+            tries => ("PENDING", tries, Some(error), now + tell_again(tries), None),
+        },
     };
-    let values = params![op.id, status, tries, op.error, not_before.micros(), ended.map(Ts::micros)];
+    let values = params![op.id, status, tries, error, not_before.micros(), ended.map(Ts::micros)];
     db.prepare_cached(SETTLE)?.execute(values)?;
     Ok(EventSettled)
 }

@@ -3,7 +3,7 @@
 use patra_core::Ts;
 use patra_core::record::Stream;
 use patra_core::state::{QuarantineStatus, SignalStatus};
-use patra_core::tx::{Abandon, Abandoned, Checked, MAX_SIGNAL_KEYS, MAX_SIGNAL_TRIES, Signal, Signalled};
+use patra_core::tx::{Abandon, Abandoned, Checked, MAX_SIGNAL_KEYS, MAX_SIGNAL_TRIES, Signal, Signalled, Stored};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::scope::scope_id;
@@ -98,13 +98,14 @@ pub(super) fn raise(db: &Connection, stream: &Stream, key: &str, reason: &str, n
 }
 
 /// What came out of the quarantine is settled for records that are stored now.
-pub(super) fn resolve_stored(db: &Connection, stream: &Stream, keys: &[&str], now: Ts) -> Result<()> {
+pub(super) fn resolve_stored(db: &Connection, stream: &Stream, stored: &[Stored<'_>], now: Ts) -> Result<()> {
     let Stream { project_key, provenance_code, endpoint_name, .. } = stream;
     let name = params![project_key, provenance_code, endpoint_name];
-    if keys.is_empty() || !db.prepare_cached(HAS_ISOLATED)?.query_row(name, |row| row.get::<_, bool>(0))? {
+    if stored.is_empty() || !db.prepare_cached(HAS_ISOLATED)?.query_row(name, |row| row.get::<_, bool>(0))? {
         return Ok(());
     }
-    for key in keys {
+    for Stored { record, .. } in stored {
+        let key = &record.key;
         let values = params![project_key, provenance_code, endpoint_name, key, now.micros()];
         db.prepare_cached(RESOLVE_ISOLATED)?.execute(values)?;
         settle_rows(db, stream, key, QuarantineStatus::Resolved)?;

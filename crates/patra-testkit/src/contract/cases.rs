@@ -453,6 +453,8 @@ cases! {
         an_event_is_leased_told_and_over,
         an_event_whose_teller_died_is_told_by_another,
         an_event_that_nobody_takes_is_told_again_later_each_time_and_given_up,
+        what_a_page_stores_is_told_with_it_and_once,
+        events_of_a_topic_are_told_in_their_order,
         many_tellers_share_no_event,
     }
     document {

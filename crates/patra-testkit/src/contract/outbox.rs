@@ -1,11 +1,14 @@
 //! Events for the world outside: told at least once, with patience.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::port::query::{Cell, Filter, View};
 use patra_core::tx::{
-    EVENTS_KEPT, Event, EventsTaken, MAX_TELLS, SettleEvent, TWEETS_COLLECTED, TakeEvents, tell_again,
+    CommitBatch, EVENTS_KEPT, Event, EventsTaken, Lease, LeaseRef, MAX_TELLS, RECORDS_STORED, SettleEvent,
+    TWEETS_COLLECTED, TakeEvents, Told, TxError, tell_again,
 };
+use patra_core::{Fence, RunId};
 use serde_json::{Value, json};
 
 use super::concurrent::at_once;
@@ -13,8 +16,16 @@ use super::scrape::{tweet, user};
 use super::source::PROJECT;
 use super::{Fixture, make};
 
+async fn running(fx: &Fixture) -> (Lease, RunId) {
+    fx.plan("a", &make::windows(0, 2)).await;
+    let lease = fx.next().await;
+    let run = fx.start(&lease).await;
+    (lease, run)
+}
+
 fn take(owner: &str, lease: Duration, limit: u32) -> TakeEvents {
-    TakeEvents { owner: owner.into(), lease, limit }
+    let types = [TWEETS_COLLECTED, RECORDS_STORED].map(str::to_owned).to_vec();
+    TakeEvents { owner: owner.into(), lease, limit, types }
 }
 
 impl Fixture {
@@ -27,7 +38,8 @@ impl Fixture {
     }
 
     async fn settle(&self, event: &Event, owner: &str, error: Option<&str>) {
-        self.ok(SettleEvent { id: event.id, owner: owner.into(), error: error.map(str::to_owned) }).await;
+        let told = error.map_or(Told::Delivered, |error| Told::Failed(error.to_owned()));
+        self.ok(SettleEvent { id: event.id, owner: owner.into(), told }).await;
     }
 
     async fn statuses(&self) -> Vec<String> {
@@ -112,6 +124,86 @@ pub(super) async fn an_event_that_nobody_takes_is_told_again_later_each_time_and
     fx.events("later", 1).await;
     let later = fx.ok(take("x", make::LONG, 10)).await.events.remove(0);
     assert!(later.id > event.id, "{} after {}", later.id, event.id);
+}
+
+/// `[id, change]` of each record, and the numbers of the page.
+fn told_of(event: &Event) -> (Vec<(String, String)>, Value) {
+    let mut payload: Value = serde_json::from_str(&event.payload).expect("JSON");
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let records = payload["records"].as_array().expect("records").iter();
+    let told = records.map(|record| (text(&record["id"]), text(&record["change"]))).collect();
+    (told, payload["batch_no"].take())
+}
+
+// covers: ING-2.6-03, ING-5.4-08, ING-6.1-08, ING-2.3-05, ING-0.2-10, G-01
+pub(super) async fn what_a_page_stores_is_told_with_it_and_once(fx: Fixture) {
+    let (lease, run) = running(&fx).await;
+    let emitted = |no, records, more| CommitBatch { emit: true, ..make::page(&lease, run, no, records, more) };
+    let first = Arc::new(emitted(1, vec![make::record("a", 1), make::record("b", 1)], true));
+    fx.ok(Arc::clone(&first)).await;
+    assert!(fx.ok(first).await.replayed, "read old, do not rewrite");
+    // Of the second page, one is known, one is newer, one is new.
+    fx.ok(Arc::new(emitted(2, vec![make::record("a", 1), make::record("b", 2), make::record("c", 1)], true))).await;
+    fx.ok(Arc::new(emitted(3, vec![make::record("a", 1)], true))).await;
+    fx.ok(Arc::new(make::page(&lease, run, 4, vec![make::record("d", 1)], false))).await;
+    let events = fx.ok(take("x", make::LONG, 10)).await.events;
+    let told: Vec<_> = events.iter().map(told_of).collect();
+    let changes =
+        |pairs: &[(&str, &str)]| pairs.iter().map(|(id, is)| ((*id).into(), (*is).into())).collect::<Vec<_>>();
+    assert_eq!(
+        told,
+        [
+            (changes(&[("a", "inserted"), ("b", "inserted")]), json!(1)),
+            (changes(&[("b", "updated"), ("c", "inserted")]), json!(2))
+        ],
+        "a page that stores nothing tells nothing, and neither does one that does not emit"
+    );
+    let stream = make::stream();
+    let topic = format!("{}/{}/{}", stream.project_key, stream.provenance_code, stream.dedup_scope);
+    for (event, no) in events.iter().zip(1..) {
+        assert_eq!((&*event.event_type, &event.topic), (RECORDS_STORED, &topic));
+        assert_eq!(event.idempotency_key, format!("records.stored:{run}:{no}:0"));
+    }
+    // One who lost its lease tells nothing.
+    let late = CommitBatch {
+        lease: LeaseRef { fence: Fence(0), ..LeaseRef::from(&lease) },
+        ..emitted(5, vec![make::record("z", 1)], false)
+    };
+    assert_eq!(fx.run(Arc::new(late)).await, Err(TxError::Fenced));
+    assert_eq!(fx.rows(View::Outbox).await.len(), 2);
+}
+
+// covers: G-01
+pub(super) async fn events_of_a_topic_are_told_in_their_order(fx: Fixture) {
+    let (lease, run) = running(&fx).await;
+    for no in 1..=3 {
+        let records = vec![make::record(&format!("r{no}"), 1)];
+        fx.ok(Arc::new(CommitBatch { emit: true, ..make::page(&lease, run, no, records, true) })).await;
+    }
+    fx.events("u", 1).await;
+    let only = |types: &[&str]| TakeEvents {
+        types: types.iter().map(|is| (*is).to_owned()).collect(),
+        ..take("x", make::LONG, 1)
+    };
+    let nobody = fx.ok(only(&[])).await;
+    assert_eq!((nobody.events, nobody.next), (vec![], None));
+    let first = fx.ok(only(&[RECORDS_STORED])).await.events.remove(0);
+    // The first is on its way, so the others of its topic wait, and other topics do not.
+    let beside = fx.ok(take("y", make::LONG, 10)).await.events;
+    assert_eq!(beside.iter().map(|event| &*event.event_type).collect::<Vec<_>>(), [TWEETS_COLLECTED]);
+    fx.settle(&first, "x", Some("status 500")).await;
+    assert_eq!(fx.ok(take("y", make::LONG, 10)).await.events, [], "nor while it waits to be told again");
+    fx.pass(tell_again(1)).await;
+    let all = fx.ok(take("z", make::LONG, 10)).await.events;
+    assert_eq!(all.iter().map(|event| event.tries).collect::<Vec<_>>(), [1, 0, 0]);
+    assert!(all.is_sorted_by_key(|event| event.id) && all[0].id == first.id);
+    // Given back, it is as if nobody had taken it.
+    fx.settle(&all[0], "z", None).await;
+    for event in &all[1..] {
+        fx.ok(SettleEvent { id: event.id, owner: "z".into(), told: Told::GivenBack }).await;
+    }
+    let again = fx.ok(take("z", make::LONG, 10)).await.events;
+    assert_eq!(again, all[1..]);
 }
 
 pub(super) async fn many_tellers_share_no_event(fx: Fixture) {

@@ -253,6 +253,13 @@ impl Twins {
                         *at = Ts::from_secs(0);
                     }
                 }
+                // An event names tasks and runs by the numbers that its store gave them.
+                Cell::Json(text) if (view, column.name) == (View::Outbox, "payload") => {
+                    if let Ok(serde_json::Value::Object(mut event)) = serde_json::from_str(text) {
+                        event.retain(|name, _| !matches!(name.as_str(), "task_id" | "run_id"));
+                        *text = patra_core::hash::canonical(&event.into());
+                    }
+                }
                 Cell::Json(text) if column.kind == CellKind::Json && !kept_as_text => {
                     if let Ok(value) = serde_json::from_str(text) {
                         *text = patra_core::hash::canonical(&value);

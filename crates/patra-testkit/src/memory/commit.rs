@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use patra_core::record::{Record, Stream};
 use patra_core::state::{BatchStatus, Operation, QuarantineStatus, RunStatus, TaskStatus};
-use patra_core::tx::{BatchCommitted, BatchStats, Captured, CommitBatch, Raw, TxError};
+use patra_core::tx::{BatchCommitted, BatchStats, Captured, CommitBatch, Raw, Stored, TxError};
 use patra_core::{BatchId, RunId, Ts};
 
 use super::{Batch, Item, ItemStream, MemStore, Quarantined, RawRow, next_id, place, refused};
@@ -56,11 +56,14 @@ impl MemStore {
     fn store_page(&mut self, now: Ts, op: &CommitBatch) -> BatchCommitted {
         assert_eq!(self.runs[place(op.run.0)].status, RunStatus::Running, "a page for run {}", op.run);
         self.quarantine_rejected(now, op);
-        let stats = self.store_records(now, op);
+        let (stats, stored) = self.store_records(now, op);
         self.link(now, op);
         self.check_records(now, op);
         self.mark(now, op);
         let batch = self.insert_batch(now, op, stats);
+        for event in op.events(&stored) {
+            self.put_event(now, event);
+        }
         if let Some(raw) = &op.raw {
             self.keep_raw(now, op.run, op.batch_no, raw);
         }
@@ -122,12 +125,14 @@ impl MemStore {
         self.raw.insert((run, batch_no), row);
     }
 
-    fn store_records(&mut self, now: Ts, op: &CommitBatch) -> BatchStats {
+    fn store_records<'a>(&mut self, now: Ts, op: &'a CommitBatch) -> (BatchStats, Vec<Stored<'a>>) {
         let stream = self.stream(&op.stream);
-        let mut stats = op.stats;
+        let (mut stats, mut stored) = (op.stats, Vec::new());
         let watermark = self.watermark(op);
         for record in &op.records {
-            match self.index.items[stream].get(&record.key) {
+            let known = self.index.items[stream].get(&record.key);
+            let inserted = known.is_none();
+            match known {
                 None => {
                     self.insert_item(now, op, stream, record);
                     stats.inserted += 1;
@@ -143,8 +148,9 @@ impl MemStore {
             }
             stats.late += u32::from(watermark.is_some_and(|value| record.version.updated_at < value));
             self.resolve_rejected(now, &op.stream, &record.key);
+            stored.push(Stored { record, inserted });
         }
-        stats
+        (stats, stored)
     }
 
     /// Below this a record of a harvest comes late.

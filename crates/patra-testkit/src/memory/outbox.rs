@@ -1,11 +1,12 @@
 //! Chores, and events for the world outside: what is leased without a plan.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use patra_core::state::{Operation, TriggerStatus, TriggerType};
 use patra_core::tx::{
     AskChore, CHORES, ChoreKept, ChoreTaken, EVENTS_KEPT, Event, EventSettled, EventsTaken, Fired, KeepChore,
-    MAX_TELLS, SettleEvent, TakeChore, TakeEvents, TxError, tell_again,
+    MAX_TELLS, NewEvent, SettleEvent, TakeChore, TakeEvents, Told, TxError, tell_again,
 };
 use patra_core::{Fence, InstanceId, Ts};
 use serde_json::json;
@@ -16,6 +17,8 @@ use super::{Instance, MemStore, Origin, next_id, place};
 pub struct OutboxRow {
     pub project_key: String,
     pub event_type: String,
+    pub topic: String,
+    pub idempotency_key: String,
     pub payload: String,
     pub status: &'static str,
     pub tries: u32,
@@ -135,12 +138,17 @@ impl MemStore {
         Ok(ChoreKept)
     }
 
-    pub(super) fn put_event(&mut self, now: Ts, project_key: &str, event_type: &str, payload: String) {
+    pub(super) fn put_event(&mut self, now: Ts, event: NewEvent) {
+        if self.outbox.values().any(|row| row.idempotency_key == event.idempotency_key) {
+            return;
+        }
         self.index.event_ids += 1;
         let row = OutboxRow {
-            project_key: project_key.to_owned(),
-            event_type: event_type.to_owned(),
-            payload,
+            project_key: event.project_key,
+            event_type: event.event_type.to_owned(),
+            topic: event.topic,
+            idempotency_key: event.idempotency_key,
+            payload: event.payload,
             status: "PENDING",
             tries: 0,
             last_error: None,
@@ -154,20 +162,29 @@ impl MemStore {
 
     pub(super) fn take_events(&mut self, now: Ts, op: &TakeEvents) -> EventsTaken {
         self.outbox.retain(|_, row| row.ended_at.is_none_or(|at| at >= now - EVENTS_KEPT));
-        let free = self.outbox.iter_mut().filter(|(_, row)| row.is_pending() && row.free_at() <= now);
+        let mut held = BTreeSet::new();
         let mut events = Vec::new();
-        for (id, row) in free.take(op.limit as usize) {
+        for (id, row) in self.outbox.iter_mut().filter(|(_, row)| row.is_pending()) {
+            if row.free_at() > now {
+                held.insert(row.topic.clone());
+            }
+            if !op.types.contains(&row.event_type) || held.contains(&row.topic) || events.len() >= op.limit as usize {
+                continue;
+            }
             row.lease = Some((op.owner.clone(), now + op.lease));
             events.push(Event {
                 id: *id,
                 project_key: row.project_key.clone(),
                 event_type: row.event_type.clone(),
+                topic: row.topic.clone(),
+                idempotency_key: row.idempotency_key.clone(),
                 payload: row.payload.clone(),
                 tries: row.tries,
                 created_at: row.created_at,
             });
         }
-        let next = self.outbox.values().filter(|row| row.is_pending()).map(OutboxRow::free_at).min();
+        let wanted = |row: &&OutboxRow| row.is_pending() && op.types.contains(&row.event_type);
+        let next = self.outbox.values().filter(wanted).map(OutboxRow::free_at).min();
         EventsTaken { events, next, now }
     }
 
@@ -176,13 +193,18 @@ impl MemStore {
             |row: &&mut OutboxRow| row.is_pending() && row.lease.as_ref().is_some_and(|(owner, _)| *owner == op.owner);
         let Some(row) = self.outbox.get_mut(&op.id).filter(held) else { return EventSettled };
         row.lease = None;
-        (row.status, row.ended_at, row.not_before) = ("DELIVERED", Some(now), now);
-        if op.error.is_some() {
-            row.tries += 1;
-            row.last_error.clone_from(&op.error);
-            row.status = "FAILED";
-            if row.tries < MAX_TELLS {
-                (row.status, row.ended_at, row.not_before) = ("PENDING", None, now + tell_again(row.tries));
+        row.not_before = now;
+        match &op.told {
+            Told::Delivered => (row.status, row.ended_at) = ("DELIVERED", Some(now)),
+            Told::GivenBack => {}
+            Told::Failed(error) => {
+                row.tries += 1;
+                row.last_error = Some(error.clone());
+                if row.tries < MAX_TELLS {
+                    row.not_before = now + tell_again(row.tries);
+                } else {
+                    (row.status, row.ended_at) = ("FAILED", Some(now));
+                }
             }
         }
         EventSettled

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use patra_core::state::{BatchStatus, Operation, TaskStatus, TriggerStatus};
-use patra_core::tx::{Busy, EndRun, NewPoll, NewScrape, PollEnd, TWEETS_COLLECTED};
+use patra_core::tx::{Busy, EndRun, NewPoll, NewScrape, PollEnd};
 use patra_core::{Fence, InstanceId, SourceId, TaskId, Ts};
 
 use super::{Instance, MemStore, Origin, next_id, place};
@@ -115,8 +115,8 @@ impl MemStore {
         let stored = self.items.iter().filter(|item| task.runs.contains(&item.run));
         let mut keys: Vec<_> = stored.map(|item| item.key.clone()).collect();
         keys.sort_unstable();
-        let payload = poll.event(&job, config["username"].as_str(), &keys);
-        self.put_event(now, &trigger.origin.project_key.clone(), TWEETS_COLLECTED, payload);
+        let event = poll.event(op.run, &trigger.origin.project_key, &job, config["username"].as_str(), &keys);
+        self.put_event(now, event);
     }
 }
 

@@ -395,6 +395,8 @@ pub(super) fn outbox((id, row): (&i64, &OutboxRow)) -> Row {
         Cell::Int(*id),
         text(&row.project_key),
         text(&row.event_type),
+        text(&row.topic),
+        text(&row.idempotency_key),
         text(row.status),
         Cell::Json(row.payload.clone()),
         Cell::Int(i64::from(row.tries)),

@@ -52,6 +52,7 @@ pub(super) fn policy(profile: &Profile, ceiling: Option<u64>) -> Arc<run::Policy
         limits: profile.shape.limits(),
         order: profile.shape.order,
         generation: Arc::clone(&GENERATION),
+        emit: false,
         details: profile.details.map(|batch_size| run::Details { batch_size, missing_is_bad: true }),
         split: (ceiling.is_some() || profile.shape.cuts()).then(|| run::Split {
             step: Duration::from_secs(1),
@@ -71,6 +72,7 @@ pub(super) fn partition_policy(profile: &Profile) -> Arc<run::Policy> {
         limits: run::Limits::default(),
         order: None,
         generation: Arc::clone(&GENERATION),
+        emit: false,
         details: None,
         split: None,
     })

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use patra_core::rng::Rng;
 use patra_upstream::{Dataset, RetryAfter, Script, Server, When};
+use serde_json::Value;
 
 use crate::support::{Place, manifest, now_micros};
 
@@ -18,7 +19,7 @@ fn rounds() -> usize {
     std::env::var("PATRA_KILL_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(15)
 }
 
-// covers: ING-DOD-08, ING-5.8-01, ING-9.4-05, ING-1.2-05, ING-DOD-11
+// covers: ING-2.6-03, ING-DOD-08, ING-5.8-01, ING-9.4-05, ING-1.2-05, ING-DOD-11
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_survives_kill_9_at_any_moment() {
     run(&|| Some(Place::sqlite())).await;
@@ -44,7 +45,7 @@ async fn run(make: &dyn Fn() -> Option<Place>) {
 /// process.
 async fn case(place: &Place, rng: &mut Rng) -> usize {
     let server = far_side(rng);
-    place.apply(&manifest(server.base_url()));
+    place.apply(&emitting(server.base_url()));
     let mut kills = 0;
     for _ in 0..KILLS_PER_CASE {
         let mut child = place.patra().args(RUN).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -63,6 +64,11 @@ async fn case(place: &Place, rng: &mut Rng) -> usize {
     assert!(output.status.success(), "the undisturbed run failed: {}", String::from_utf8_lossy(&output.stderr));
     compare(place, &server);
     kills
+}
+
+/// Everything that is stored is told too.
+fn emitting(base_url: &str) -> String {
+    manifest(base_url).replace("    fields:", "    record: { emit: true }\n    fields:")
 }
 
 const RUN: [&str; 9] =
@@ -92,14 +98,25 @@ fn compare(place: &Place, server: &Server) {
     for (id, _, json) in server.dataset().records() {
         let (count, payload) = stored.remove(id).unwrap_or_else(|| panic!("{id} is missing"));
         assert_eq!(count, 1, "{id} is stored more than once");
-        let expected: serde_json::Value = serde_json::from_str(json).unwrap();
+        let expected: Value = serde_json::from_str(json).unwrap();
         assert_eq!(payload, expected.to_string(), "{id} differs");
     }
     assert!(stored.is_empty(), "records that the far side does not have: {stored:?}");
     // Each record entered the ledger as new exactly once, whatever was repeated.
     let inserted: i64 = place.list(&["batches"]).iter().map(|batch| batch["stats"]["inserted"].as_i64().unwrap()).sum();
     assert_eq!(inserted as usize, server.dataset().len());
+    // And was told exactly once.
+    let mut told: Vec<_> = place.list(&["outbox"]).iter().flat_map(ids_told).collect();
+    told.sort();
+    let mut ids: Vec<_> = server.dataset().records().map(|(id, ..)| id.to_owned()).collect();
+    ids.sort();
+    assert_eq!(told, ids, "what was told differs from what was stored");
     let cursors = place.list(&["cursors"]);
     assert_eq!(cursors[0]["normalized_instant"], "2024-01-03T12:00:00.000000000Z");
     place.check_integrity();
+}
+
+fn ids_told(event: &Value) -> Vec<String> {
+    let records = event["payload"]["records"].as_array().unwrap();
+    records.iter().map(|record| record["id"].as_str().unwrap().to_owned()).collect()
 }

@@ -8,6 +8,7 @@ mod authoring;
 mod cli;
 mod collector;
 mod crawler;
+mod emit;
 mod faults;
 mod gate;
 mod handbook;

@@ -2,17 +2,15 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test that waits for another process")]
 
-mod schedule;
+pub(crate) mod schedule;
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpListener;
-use std::sync::mpsc;
 use std::time::Duration;
 
 use patra_upstream::{Script, Server, TweetAnswer, TweetFault, Tweets};
 use serde_json::{Value, json};
 
 use crate::crawler::desk::{Answer, Desk, WITH_COLLECTOR, far};
+use crate::emit::webhook;
 use crate::support::Place;
 
 const KEY: &str = "tweets-key";
@@ -308,7 +306,7 @@ async fn without_a_key_nothing_is_asked_and_the_variable_is_named() {
 // covers: TWEET-71, TWEET-159, TWEET-GAP-18
 #[tokio::test(flavor = "multi_thread")]
 async fn new_tweets_are_told_to_a_webhook_that_wants_to_know() {
-    let (url, told) = webhook();
+    let (url, told) = webhook(Vec::new());
     everywhere(
         &Tweets::default(),
         &[("AUTO_SUMMARIZATION_ENABLED", "true"), ("SUMMARIZATION_WEBHOOK_URL", &url)],
@@ -454,33 +452,4 @@ async fn a_hundred_users_of_a_slow_provider_take_far_less_than_five_minutes() {
         let done = scrape(&desk, &json!({ "usernames": users, "limit": 20 }));
         assert_eq!(done["result"]["new_tweets"], 2_000, "{done}");
     }
-}
-
-/// Somebody who wants to know.
-fn webhook() -> (String, mpsc::Receiver<Value>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/hook", listener.local_addr().unwrap());
-    let (tell, told) = mpsc::channel();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut reader = BufReader::new(stream.unwrap());
-            let (mut length, mut line) = (0, String::new());
-            while reader.read_line(&mut line).unwrap() > 2 {
-                if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
-                    length = value.trim().parse().unwrap();
-                }
-                line.clear();
-            }
-            let mut body = vec![0; length];
-            reader.read_exact(&mut body).unwrap();
-            reader
-                .get_mut()
-                .write_all(b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-                .unwrap();
-            if tell.send(serde_json::from_slice(&body).unwrap()).is_err() {
-                return;
-            }
-        }
-    });
-    (url, told)
 }

@@ -1,8 +1,11 @@
 //! How a run goes about it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::retry;
+use super::{Details, Limits, Order, Split};
+use crate::record::Stream;
+use crate::{paging, retry};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -32,6 +35,25 @@ impl Default for Options {
             tell: false,
         }
     }
+}
+
+/// What the run must know of its spec.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    pub paging: paging::Rule,
+    pub retry: retry::Policy,
+    pub stream: Arc<Stream>,
+    /// Pages name ids only; their content is fetched apart.
+    pub details: Option<Details>,
+    /// How a window that is too much is cut; `None` when it cannot be.
+    pub split: Option<Split>,
+    pub limits: Limits,
+    /// The order by update time that the far side declares.
+    pub order: Option<Order>,
+    /// Which mapping makes the records.
+    pub generation: Arc<str>,
+    /// What is stored is told to the world outside.
+    pub emit: bool,
 }
 
 /// When the answers that wait for their commit have so many bytes, no further page is read.

@@ -150,6 +150,7 @@ impl Page {
             marks: settled.marks,
             checked: settled.checked,
             generation: Arc::clone(&policy.generation),
+            emit: policy.emit,
             refresh: settled.refresh,
             raw: self.evidence.raw,
             progress: place.progress,

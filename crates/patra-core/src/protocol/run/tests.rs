@@ -15,9 +15,10 @@ mod update;
 use super::*;
 use crate::gate::Decision::Allow;
 use crate::id::{BatchId, CursorId, Fence, InstanceId, PlanId, SliceId, TaskId};
-use crate::paging::{Facts, Kind, Position};
+use crate::paging::{self, Facts, Kind, Position};
 use crate::protocol::planner::{Budget, Phase, Shape, SliceForm};
 use crate::record::{Record, Version};
+use crate::retry;
 use crate::state::Operation;
 use crate::tx::{BatchCommitted, Captured, CursorMoved, Lineage, Resume, RunEnded};
 use crate::window::Window;
@@ -242,6 +243,7 @@ fn policy(paging: paging::Rule) -> Arc<Policy> {
         limits: Limits::default(),
         order: None,
         generation: "g1".into(),
+        emit: false,
     })
 }
 

@@ -18,7 +18,7 @@ fn ring(desk: &Desk, seen_to: &str) {
 }
 
 #[track_caller]
-pub(super) fn wait(desk: &Desk, what: &str, mut until: impl FnMut() -> bool) {
+pub(crate) fn wait(desk: &Desk, what: &str, mut until: impl FnMut() -> bool) {
     for _ in 0..600 {
         if until() {
             return;

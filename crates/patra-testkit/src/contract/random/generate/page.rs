@@ -60,6 +60,7 @@ impl Generator {
         page.checked = self.checked();
         page.raw = self.rng.chance(200).then(|| make::raw("an answer", self.keep()));
         page.progress = self.rng.chance(900);
+        page.emit = self.rng.chance(300);
         page.capture = self.rng.chance(300).then(|| self.capture());
         Arc::new(page)
     }

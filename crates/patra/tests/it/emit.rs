@@ -1,0 +1,111 @@
+//! What is stored is told to a webhook, in its order, until it has been heard.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+use patra_core::hash::hmac_sha256_hex;
+use patra_upstream::{Dataset, Script, Server};
+use serde_json::{Value, json};
+
+use crate::crawler::desk::Desk;
+use crate::support::{Place, preamble};
+
+const SECRET: &str = "between us";
+
+/// Somebody who wants to know, and answers his first messages with these statuses. Only what he took is passed on.
+pub(crate) fn webhook(refusals: Vec<u16>) -> (String, Receiver<Value>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    let (tell, told) = mpsc::channel();
+    let mut refusals = refusals.into_iter();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut reader = BufReader::new(stream.unwrap());
+            let (mut length, mut signature, mut line) = (0, None, String::new());
+            while reader.read_line(&mut line).unwrap() > 2 {
+                let lower = line.to_lowercase();
+                if let Some(value) = lower.strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap();
+                } else if let Some(value) = lower.strip_prefix("x-patra-signature: sha256=") {
+                    signature = Some(value.trim().to_owned());
+                }
+                line.clear();
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            let status = refusals.next().unwrap_or(204);
+            let answer = format!("HTTP/1.1 {status} So\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            reader.get_mut().write_all(answer.as_bytes()).unwrap();
+            let mut event: Value = serde_json::from_slice(&body).unwrap();
+            event["signed"] = json!(signature == Some(hmac_sha256_hex(SECRET.as_bytes(), &body)));
+            if status == 204 && tell.send(event).is_err() {
+                return;
+            }
+        }
+    });
+    (url, told)
+}
+
+/// Two endpoints, of which one emits.
+fn manifest(base_url: &str) -> String {
+    let endpoint = |name: &str, emit: bool| {
+        format!(
+            r#"  {name}:
+    http: {{ path: /cursor }}
+    query: {{ cursor: "${{ page.token }}", rows: "${{ page.size }}", from: "${{ window.from | iso }}", to: "${{ window.to | iso }}" }}
+    pagination: {{ type: token, next_token_path: "$.message['next-cursor']", page_size: 20 }}
+    window: {{ supports_updated_since: true, watermark_key: updated_at, safety_lag: PT0S, as_of: true, max_window: P9999D, initial: 2024-01-01 }}
+    response: {{ items_path: "$.message.items", id_path: "$.id", updated_at_path: "$.updated_at", version_path: "$.rev" }}
+    record: {{ emit: {emit} }}
+"#
+        )
+    };
+    preamble(base_url).trim_end().to_owned() + "\n" + &endpoint("records", true) + &endpoint("quiet", false)
+}
+
+fn run(place: &Place, endpoint: &str) {
+    let output = place.run(&["run", "far", endpoint, "--to", "2024-06-01"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+// covers: ING-2.3-05, ING-4.9-03, ING-11.4-01, G-01
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_stored_is_told_in_its_order_until_it_is_heard() {
+    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+        let far = Server::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 90), Script::default()).unwrap();
+        place.apply(&manifest(far.base_url()));
+        run(&place, "records");
+        run(&place, "quiet");
+        let waiting = place.list(&["outbox"]);
+        assert!(waiting.len() == 5 && waiting.iter().all(|event| event["status_code"] == "PENDING"), "{waiting:?}");
+        let (url, told) = webhook(vec![500, 503]);
+        let desk = Desk::open(place, far, &[("RECORDS_WEBHOOK_URL", &url), ("RECORDS_WEBHOOK_SECRET", SECRET)]);
+        let events: Vec<Value> = (0..5).map(|_| told.recv_timeout(Duration::from_secs(60)).unwrap()).collect();
+        let mut records = Vec::new();
+        for (event, batch_no) in events.iter().zip(1..) {
+            assert_eq!(
+                (&event["event"], &event["project_key"], &event["topic"], &event["signed"]),
+                (&json!("records.stored"), &json!("default"), &json!("default/far/records"), &json!(true))
+            );
+            let data = &event["data"];
+            assert_eq!((&data["endpoint_name"], &data["batch_no"]), (&json!("records"), &json!(batch_no)), "in order");
+            records.extend(data["records"].as_array().unwrap().iter().cloned());
+        }
+        let text = |record: &Value, name: &str| record[name].as_str().unwrap().to_owned();
+        let ids: BTreeSet<_> = records.iter().map(|record| text(record, "id")).collect();
+        let stored = desk.place.list(&["items"]);
+        assert_eq!(stored.len(), 180, "what does not emit is stored in silence");
+        assert_eq!((records.len(), &ids), (90, &stored.iter().map(|item| text(item, "dedup_key")).collect()));
+        assert!(records.iter().all(|record| record["change"] == "inserted"));
+        let keys: BTreeSet<_> = records.iter().map(|record| text(record, "idempotency_key")).collect();
+        assert_eq!(keys.len(), 90);
+        crate::tweets::schedule::wait(&desk, "that all are delivered", || {
+            desk.place.list(&["outbox"]).iter().all(|event| event["status_code"] == "DELIVERED")
+        });
+        let outbox = desk.place.list(&["outbox"]);
+        assert_eq!(outbox.iter().map(|event| event["tries"].as_i64().unwrap()).sum::<i64>(), 2, "two refusals");
+    }
+}
