@@ -81,8 +81,10 @@ impl Engine {
             parts.spawn(listen(Arc::clone(&shared)));
             parts.spawn(sweeper::serve(Arc::clone(&shared), rng.fork()));
         }
-        if shared.options.roles.contains(&Role::Keeper) && !shared.options.webhooks.is_empty() {
-            parts.spawn(outbox::serve(Arc::clone(&shared)));
+        if shared.options.roles.contains(&Role::Keeper) {
+            for (event_type, webhook) in &shared.options.webhooks {
+                parts.spawn(outbox::serve(Arc::clone(&shared), event_type.clone(), Arc::clone(webhook)));
+            }
         }
         let crawler = crawler(&shared);
         if shared.options.roles.contains(&Role::Keeper) {

@@ -1,19 +1,21 @@
 //! Tells the world outside what has happened: events that were written with what they tell, each at least once, always with
 //! the same id.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use patra_core::port::CommandsExt as _;
+use patra_core::Ts;
+use patra_core::port::{CommandsExt as _, Notifier};
 use patra_core::tx::{Event, SettleEvent, TakeEvents, Told, TxError};
 
 use crate::events;
 use crate::shared::Shared;
 
-/// Events that are under way at once.
+/// Events that are taken in one go. Those of one topic are told one after the other, topics side by side.
 const AT_ONCE: u32 = 20;
 /// How long a process has to tell what it took.
 const LEASE: Duration = Duration::from_secs(60);
@@ -22,9 +24,11 @@ const BEGIN_WITHIN: Duration = Duration::from_secs(40);
 /// Between two looks when nothing is known to wait.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-pub(crate) async fn serve(shared: Arc<Shared>) {
+/// Tells the events of one type. Each type has a teller of its own, so that a webhook that is away holds up no other.
+pub(crate) async fn serve(shared: Arc<Shared>, event_type: String, webhook: Arc<dyn Notifier>) {
+    let teller = Teller { shared, event_type, webhook };
     loop {
-        let again = match relay(&shared).await {
+        let again = match teller.relay().await {
             Ok(taken) if taken > 0 => Duration::ZERO,
             Ok(_) => LOOK_EVERY,
             Err(error) => {
@@ -33,43 +37,58 @@ pub(crate) async fn serve(shared: Arc<Shared>) {
             }
         };
         tokio::select! {
-            () = shared.drain.cancelled() => return,
+            () = teller.shared.drain.cancelled() => return,
             () = tokio::time::sleep(again) => {}
         }
     }
 }
 
-/// Tells what waits. How much that was.
-async fn relay(shared: &Shared) -> Result<usize, TxError> {
-    let (store, owner) = (&shared.ports.store, &shared.options.owner);
-    let types = shared.options.webhooks.keys().cloned().collect();
-    let begun = shared.ports.clock.now();
-    let taken = store.run(TakeEvents { owner: owner.clone(), lease: LEASE, limit: AT_ONCE, types }).await?;
-    // Behind one that was not told, those of its topic wait.
-    let mut held = BTreeSet::new();
-    for event in &taken.events {
-        let late = shared.ports.clock.now().since(begun) > BEGIN_WITHIN || shared.drain.is_cancelled();
-        let told = if late || held.contains(&event.topic) { Told::GivenBack } else { tell(shared, event).await };
-        if told != Told::Delivered {
-            held.insert(&event.topic);
-        }
-        store.run(SettleEvent { id: event.id, owner: owner.clone(), told }).await?;
-    }
-    Ok(taken.events.len())
+struct Teller {
+    shared: Arc<Shared>,
+    event_type: String,
+    webhook: Arc<dyn Notifier>,
 }
 
-async fn tell(shared: &Shared, event: &Event) -> Told {
-    let Some(webhook) = shared.options.webhooks.get(&event.event_type) else { return Told::GivenBack };
-    let Err(reason) = webhook.tell(message(event)).await else { return Told::Delivered };
-    tracing::warn!(
-        event = event.id,
-        event_type = event.event_type,
-        topic = event.topic,
-        tries = event.tries + 1,
-        reason,
-        "the webhook was not told"
-    );
-    Told::Failed(reason)
+impl Teller {
+    /// Tells what waits. How much that was.
+    async fn relay(&self) -> Result<usize, TxError> {
+        let (owner, types) = (self.shared.options.owner.clone(), vec![self.event_type.clone()]);
+        let begin_by = self.shared.ports.clock.now() + BEGIN_WITHIN;
+        let taken = self.shared.ports.store.run(TakeEvents { owner, lease: LEASE, limit: AT_ONCE, types }).await?;
+        let mut topics: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for event in &taken.events {
+            topics.entry(event.topic.as_str()).or_default().push(event);
+        }
+        let told = join_all(topics.into_values().map(|events| self.tell_in_order(events, begin_by))).await;
+        told.into_iter().collect::<Result<(), _>>()?;
+        Ok(taken.events.len())
+    }
+
+    /// Events of one topic: behind one that was not told, the others are given back.
+    async fn tell_in_order(&self, events: Vec<&Event>, begin_by: Ts) -> Result<(), TxError> {
+        let mut held = false;
+        for event in events {
+            held |= self.shared.ports.clock.now() > begin_by || self.shared.drain.is_cancelled();
+            let told = if held { Told::GivenBack } else { self.tell(event).await };
+            held |= told != Told::Delivered;
+            let owner = self.shared.options.owner.clone();
+            self.shared.ports.store.run(SettleEvent { id: event.id, owner, told }).await?;
+        }
+        Ok(())
+    }
+
+    async fn tell(&self, event: &Event) -> Told {
+        let Err(reason) = self.webhook.tell(message(event)).await else { return Told::Delivered };
+        tracing::warn!(
+            event = event.id,
+            event_type = event.event_type,
+            topic = event.topic,
+            tries = event.tries + 1,
+            reason,
+            "the webhook was not told"
+        );
+        Told::Failed(reason)
+    }
 }
 
 fn message(event: &Event) -> String {

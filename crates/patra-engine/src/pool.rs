@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use patra_connectors::links::{Finder, Link, Options, normalise};
 use patra_core::Ts;
-use patra_core::hash::content_hash;
+use patra_core::hash::id_hash;
 use patra_core::port::pool::{Document, DocumentFilter, EndedJob, JobFilter};
 use patra_core::port::{CommandsExt as _, Store};
 use patra_core::project::Library;
@@ -281,14 +281,14 @@ impl<'a> Pour<'a> {
         self.tally.too_long += found.too_long as u64;
         self.tally.partial |= found.partial;
         for Link { url, domain } in found.links {
-            if own.as_ref() == Some(&url) || self.seen.contains(&content_hash(url.as_bytes())) {
+            if own.as_ref() == Some(&url) || self.seen.contains(&id_hash(url.as_bytes())) {
                 continue;
             }
             if self.is_full() {
                 self.tally.partial = true;
                 break;
             }
-            self.seen.insert(content_hash(url.as_bytes()));
+            self.seen.insert(id_hash(url.as_bytes()));
             self.waiting.push(FoundUrl { url, domain, source_ref: source_ref.to_owned() });
             if self.waiting.len() == MAX_URLS {
                 self.flush().await?;

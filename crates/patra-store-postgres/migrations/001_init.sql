@@ -1271,7 +1271,6 @@ CREATE TABLE outbox_event (
   -- Events of one topic are told one after the other.
   topic text COLLATE "C" NOT NULL,
   idempotency_key text COLLATE "C" NOT NULL,
-  payload jsonb NOT NULL CHECK (jsonb_typeof(payload) = 'object'),
   status_code text COLLATE "C" NOT NULL CHECK (status_code IN ('PENDING', 'DELIVERED', 'FAILED')),
   tries bigint NOT NULL DEFAULT 0,
   last_error text,
@@ -1280,6 +1279,8 @@ CREATE TABLE outbox_event (
   leased_until timestamptz,
   created_at timestamptz NOT NULL,
   ended_at timestamptz,
+  -- The last: whoever looks for what may be told reads no payloads.
+  payload jsonb NOT NULL CHECK (jsonb_typeof(payload) = 'object'),
   CHECK ((status_code = 'PENDING') = (ended_at IS NULL)),
   CHECK ((lease_owner IS NULL) = (leased_until IS NULL))
 );

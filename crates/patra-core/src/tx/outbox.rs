@@ -1,5 +1,6 @@
 //! Events for the world outside. One is written in the transaction of what it tells, and delivered afterwards: at least once,
-//! with the same id each time (MAP-C-22), and in their order within a topic (G-01).
+//! with the same id each time (MAP-C-22). What is told of one record is told in the order in which it was stored (G-01): it is in one
+//! topic, and behind an event that was not told the others of its topic wait.
 
 use std::time::Duration;
 
@@ -18,10 +19,12 @@ pub const RECORDS_STORED: &str = "records.stored";
 
 /// Records of one event; a page that stores more has several.
 pub const EVENT_RECORDS: usize = 500;
-/// Tries before an event is given up; it stays in the table as FAILED.
-pub const MAX_TELLS: u32 = 12;
+/// Tries before an event is given up, which takes a day; it stays in the table as FAILED.
+pub const MAX_TELLS: u32 = 36;
 /// How long ago an event that was delivered or given up is forgotten.
 pub const EVENTS_KEPT: Duration = Duration::from_secs(7 * 86_400);
+/// Events that are forgotten in one go: what is more goes the next time.
+pub const FORGOTTEN_AT_ONCE: u32 = 1_000;
 
 /// When an event is tried again after so many failures: a second, doubling, at most an hour.
 pub fn tell_again(tries: u32) -> Duration {
@@ -130,7 +133,7 @@ impl PollEnd {
 
 /// Leases PENDING events of these types whose `not_before` has come and whose lease is free or expired, oldest first, at most
 /// `limit`; none behind another of its topic that is PENDING and cannot be taken now. Forgets those that ended before
-/// now - [`EVENTS_KEPT`].
+/// now - [`EVENTS_KEPT`], at most [`FORGOTTEN_AT_ONCE`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TakeEvents {
     pub owner: String,
@@ -142,8 +145,6 @@ pub struct TakeEvents {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EventsTaken {
     pub events: Vec<Event>,
-    /// When the next PENDING one of these types may be taken, those just leased included: the earliest of `not_before` or the lease's end.
-    pub next: Option<Ts>,
     pub now: Ts,
 }
 

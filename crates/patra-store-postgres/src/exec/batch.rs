@@ -206,14 +206,14 @@ impl<'a> Page<'a> {
 
     /// Into the ledger, with what the page settles.
     async fn enter(&self, stats: &BatchStats, stored: &[Stored<'a>]) -> Result<BatchId, Fail> {
-        let Page { session, statements, op, now, .. } = *self;
+        let Page { session, statements, op, now, asked_for, .. } = *self;
         let row = Ledger::of_page(op, stats, now)?;
         let events = op.events(stored);
         let (row, (), (), (), (), (), (), ()) = pipeline!(
             session.one(&statements.insert, &row.params()),
             poll::link(session, &statements.link, op, now),
             signal::set_aside(session, &statements.set_aside, op, now),
-            signal::resolve(session, &statements.resolve, op, stored, now),
+            signal::resolve(session, &statements.resolve, op, if asked_for { stored } else { &[] }, now),
             signal::check(session, &statements.check, op, now),
             raw::keep(session, &statements.keep, op.run, op.batch_no, op.raw.as_ref(), now),
             candidate::mark(session, &statements.marks, op, now),

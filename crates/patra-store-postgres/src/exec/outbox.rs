@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
 use patra_core::tx::{
-    EVENTS_KEPT, Event, EventSettled, EventsTaken, MAX_TELLS, NewEvent, SettleEvent, TakeEvents, Told, tell_again,
+    EVENTS_KEPT, Event, EventSettled, EventsTaken, FORGOTTEN_AT_ONCE, MAX_TELLS, NewEvent, SettleEvent, TakeEvents,
+    Told, tell_again,
 };
 use tokio_postgres::{Row, Statement};
 
@@ -12,50 +12,47 @@ use super::{NOW, count, micros, moment};
 use crate::error::Fail;
 use crate::json::{Json, JsonText};
 use crate::pool::{Session, pipeline};
-use crate::time::{Time, maybe};
+use crate::time::Time;
 
 /// In the caller's transaction, with what it tells.
 pub(super) const TELL: &str = "
 INSERT INTO outbox_event
   (project_key, event_type, topic, idempotency_key, payload, status_code, not_before, created_at)
-VALUES ($1, $2, $3, $4, $5, 'PENDING', $6, $6)
+SELECT e.project_key, e.event_type, e.topic, e.idempotency_key, e.payload, 'PENDING', $6, $6
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::jsonb[])
+  WITH ORDINALITY AS e (project_key, event_type, topic, idempotency_key, payload, place)
+ORDER BY e.place
 ON CONFLICT (idempotency_key) DO NOTHING";
-
-/// Events that are forgotten in one go: what is more goes the next time.
-const FORGOTTEN: i64 = 1_000;
 
 const FORGET: &str = "
 DELETE FROM outbox_event
 WHERE id = ANY (ARRAY(
   SELECT id FROM outbox_event WHERE ended_at < $1 ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED))";
 
-/// One teller after the other takes: of two, the second would not see that the first holds an event of the same topic.
-const ALONE: &str = "SELECT pg_advisory_xact_lock(hashtextextended('outbox_event', 0))";
+/// One teller after the other takes and settles: of two, one would not see that the other holds an event of the same topic, or has
+/// put it off.
+const ALONE: &str = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' outbox', 0))";
 
-/// None behind another of its topic that cannot be taken now. One that is locked is being settled.
+/// None behind another of its topic that cannot be taken now.
 const TAKE: &str = "
 WITH next AS MATERIALIZED (
   SELECT next.id FROM outbox_event next
-  WHERE next.status_code = 'PENDING' AND next.not_before <= $1 AND (next.leased_until IS NULL OR next.leased_until <= $1)
-    AND next.event_type = ANY ($5)
+  WHERE next.status_code = 'PENDING' AND next.event_type = ANY ($5)
+    AND next.not_before <= $1 AND (next.leased_until IS NULL OR next.leased_until <= $1)
     AND NOT EXISTS (
       SELECT 1 FROM outbox_event earlier
       WHERE earlier.status_code = 'PENDING' AND earlier.topic = next.topic AND earlier.id < next.id
         AND (earlier.not_before > $1 OR earlier.leased_until > $1))
   ORDER BY next.id
   LIMIT $4
-  FOR UPDATE SKIP LOCKED
 )
 UPDATE outbox_event e
 SET lease_owner = $2, leased_until = $1::timestamptz + $3::bigint * interval '1 microsecond'
 WHERE e.id = ANY (ARRAY(SELECT id FROM next))
 RETURNING e.id, e.project_key, e.event_type, e.topic, e.idempotency_key, e.payload, e.tries, e.created_at";
 
-const NEXT: &str = "
-SELECT min(greatest(not_before, leased_until)) FROM outbox_event WHERE status_code = 'PENDING' AND event_type = ANY ($1)";
-
-const LOCK: &str = "
-SELECT tries FROM outbox_event WHERE id = $1 AND lease_owner = $2 AND status_code = 'PENDING' FOR UPDATE";
+const READ_TRIES: &str = "
+SELECT tries FROM outbox_event WHERE id = $1 AND lease_owner = $2 AND status_code = 'PENDING'";
 
 const SETTLE: &str = "
 UPDATE outbox_event
@@ -64,31 +61,32 @@ SET status_code = $2, tries = $3, last_error = coalesce($4, last_error), not_bef
 WHERE id = $1";
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[TELL, FORGET, ALONE, TAKE, NEXT, LOCK, SETTLE];
+pub(super) const STATEMENTS: &[&str] = &[TELL, FORGET, ALONE, TAKE, READ_TRIES, SETTLE];
 
 /// Writes them with [`TELL`].
 pub(super) async fn tell(session: &Session, statement: &Statement, events: &[NewEvent], now: Time) -> Result<(), Fail> {
-    try_join_all(events.iter().map(async |event| {
-        let NewEvent { project_key, event_type, topic, idempotency_key, payload } = event;
-        let payload = Json(payload.as_str());
-        session.write(statement, &[project_key, event_type, topic, idempotency_key, &payload, &now]).await
-    }))
-    .await?;
+    if events.is_empty() {
+        return Ok(());
+    }
+    let texts = |of: fn(&NewEvent) -> &str| events.iter().map(of).collect::<Vec<_>>();
+    let payloads: Vec<_> = events.iter().map(|event| Json(event.payload.as_str())).collect();
+    let (projects, types) = (texts(|event| &event.project_key), texts(|event| event.event_type));
+    let (topics, keys) = (texts(|event| &event.topic), texts(|event| &event.idempotency_key));
+    session.write(statement, &[&projects, &types, &topics, &keys, &payloads, &now]).await?;
     Ok(())
 }
 
 pub(super) async fn take(session: &Session, op: &TakeEvents) -> Result<EventsTaken, Fail> {
-    let [alone, now, forget, take, next] = session.prepare([ALONE, NOW, FORGET, TAKE, NEXT]).await?;
+    let [alone, now, forget, take] = session.prepare([ALONE, NOW, FORGET, TAKE]).await?;
     let ((), _, now) = pipeline!(session.begin(), session.one(&alone, &[]), moment(session, &now))?;
-    let (_, rows, next, ()) = pipeline!(
-        session.write(&forget, &[&Time(now.0 - EVENTS_KEPT), &FORGOTTEN]),
+    let (_, rows, ()) = pipeline!(
+        session.write(&forget, &[&Time(now.0 - EVENTS_KEPT), &i64::from(FORGOTTEN_AT_ONCE)]),
         session.rows(&take, &[&now, &op.owner, &micros(op.lease), &i64::from(op.limit), &op.types]),
-        session.one(&next, &[&op.types]),
         session.commit(),
     )?;
     let mut events = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     events.sort_by_key(|event| event.id);
-    Ok(EventsTaken { events, next: maybe(&next, 0)?, now: now.0 })
+    Ok(EventsTaken { events, now: now.0 })
 }
 
 fn read(row: &Row) -> Result<Event, Fail> {
@@ -105,8 +103,13 @@ fn read(row: &Row) -> Result<Event, Fail> {
 }
 
 pub(super) async fn settle(session: &Session, op: &SettleEvent) -> Result<EventSettled, Fail> {
-    let [lock, now, settle] = session.prepare([LOCK, NOW, SETTLE]).await?;
-    let ((), held, now) = pipeline!(session.begin(), session.opt(&lock, &[&op.id, &op.owner]), moment(session, &now))?;
+    let [alone, read, now, settle] = session.prepare([ALONE, READ_TRIES, NOW, SETTLE]).await?;
+    let ((), _, held, now) = pipeline!(
+        session.begin(),
+        session.one(&alone, &[]),
+        session.opt(&read, &[&op.id, &op.owner]),
+        moment(session, &now),
+    )?;
     if let Some(held) = held {
         let failed = count(held.try_get(0)?);
         let (status, tries, error, delay) = match &op.told {

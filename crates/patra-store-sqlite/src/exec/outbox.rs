@@ -2,12 +2,13 @@
 
 use patra_core::Ts;
 use patra_core::tx::{
-    EVENTS_KEPT, Event, EventSettled, EventsTaken, MAX_TELLS, NewEvent, SettleEvent, TakeEvents, Told, tell_again,
+    EVENTS_KEPT, Event, EventSettled, EventsTaken, FORGOTTEN_AT_ONCE, MAX_TELLS, NewEvent, SettleEvent, TakeEvents,
+    Told, tell_again,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::error::Result;
-use crate::sql::{maybe_time, time};
+use crate::sql::time;
 
 const INSERT: &str = "
 INSERT INTO outbox_event
@@ -15,7 +16,9 @@ INSERT INTO outbox_event
 VALUES (?1, ?2, ?3, ?4, ?5, 'PENDING', ?6, ?6)
 ON CONFLICT (idempotency_key) DO NOTHING";
 
-const FORGET: &str = "DELETE FROM outbox_event WHERE ended_at < ?1";
+const FORGET: &str = "
+DELETE FROM outbox_event
+WHERE id IN (SELECT id FROM outbox_event WHERE ended_at < ?1 ORDER BY ended_at LIMIT ?2)";
 
 // None behind another of its topic that cannot be taken now.
 pub(crate) const TAKE: &str = "
@@ -23,8 +26,8 @@ UPDATE outbox_event
 SET lease_owner = ?1, leased_until = ?2
 WHERE id IN (
   SELECT next.id FROM outbox_event next INDEXED BY idx_outbox_pending
-  WHERE next.status_code = 'PENDING' AND next.not_before <= ?3 AND (next.leased_until IS NULL OR next.leased_until <= ?3)
-    AND next.event_type IN (SELECT value FROM json_each(?5))
+  WHERE next.status_code = 'PENDING' AND next.event_type IN (SELECT value FROM json_each(?5))
+    AND next.not_before <= ?3 AND (next.leased_until IS NULL OR next.leased_until <= ?3)
     AND NOT EXISTS (
       SELECT 1 FROM outbox_event earlier INDEXED BY idx_outbox_topic
       WHERE earlier.status_code = 'PENDING' AND earlier.topic = next.topic AND earlier.id < next.id
@@ -32,10 +35,6 @@ WHERE id IN (
   ORDER BY next.id
   LIMIT ?4)
 RETURNING id, project_key, event_type, topic, idempotency_key, payload, tries, created_at";
-
-const READ_NEXT: &str = "
-SELECT min(max(not_before, coalesce(leased_until, not_before))) FROM outbox_event INDEXED BY idx_outbox_pending
-WHERE status_code = 'PENDING' AND event_type IN (SELECT value FROM json_each(?1))";
 
 const READ_TRIES: &str = "
 SELECT tries FROM outbox_event WHERE id = ?1 AND lease_owner = ?2 AND status_code = 'PENDING'";
@@ -46,7 +45,7 @@ SET status_code = ?2, tries = ?3, last_error = coalesce(?4, last_error), not_bef
 WHERE id = ?1";
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[INSERT, FORGET, TAKE, READ_NEXT, READ_TRIES, SETTLE];
+pub(super) const STATEMENTS: &[&str] = &[INSERT, FORGET, TAKE, READ_TRIES, SETTLE];
 
 pub(super) fn put(db: &Connection, event: &NewEvent, now: Ts) -> Result<()> {
     let NewEvent { project_key, event_type, topic, idempotency_key, payload } = event;
@@ -56,7 +55,7 @@ pub(super) fn put(db: &Connection, event: &NewEvent, now: Ts) -> Result<()> {
 }
 
 pub(super) fn take(db: &Connection, op: &TakeEvents, now: Ts) -> Result<EventsTaken> {
-    db.prepare_cached(FORGET)?.execute([(now - EVENTS_KEPT).micros()])?;
+    db.prepare_cached(FORGET)?.execute(params![(now - EVENTS_KEPT).micros(), FORGOTTEN_AT_ONCE])?;
     let types = serde_json::to_string(&op.types)?;
     let values = params![op.owner, (now + op.lease).micros(), now.micros(), op.limit, types];
     let mut statement = db.prepare_cached(TAKE)?;
@@ -75,8 +74,7 @@ pub(super) fn take(db: &Connection, op: &TakeEvents, now: Ts) -> Result<EventsTa
         })?
         .collect::<rusqlite::Result<_>>()?;
     events.sort_by_key(|event| event.id);
-    let next = db.prepare_cached(READ_NEXT)?.query_row([types], |row| maybe_time(row, 0))?;
-    Ok(EventsTaken { events, next, now })
+    Ok(EventsTaken { events, now })
 }
 
 pub(super) fn settle(db: &Connection, op: &SettleEvent, now: Ts) -> Result<EventSettled> {

@@ -39,6 +39,7 @@ impl Default for Checkpoint {
 }
 
 /// What `PRAGMA wal_checkpoint` answers.
+#[derive(Debug)]
 struct Wal {
     busy: bool,
     frames: i64,
@@ -190,4 +191,29 @@ fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<Wal> {
     connection
         .prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?
         .query_row((), |row| Ok(Wal { busy: row.get(0)?, frames: row.get(1)?, copied: row.get(2)? }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_gathered_is_copied_beside_the_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = Connection::open(folder.path().join("patra.db")).unwrap();
+        writer.execute_batch("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0").unwrap();
+        writer.execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (zeroblob(1000000))").unwrap();
+        let before = checkpoint(&writer, "NOOP").unwrap();
+        let mut copier = Copier::start(copying(&writer).unwrap());
+        assert!(!copier.has_copied(), "nobody has told it to");
+        // The writer is in the middle of something else.
+        writer.execute_batch("BEGIN IMMEDIATE; INSERT INTO t VALUES (1)").unwrap();
+        copier.copy();
+        copier.wait();
+        writer.execute_batch("COMMIT").unwrap();
+        let after = checkpoint(&writer, "NOOP").unwrap();
+        assert!(before.frames > 100 && before.copied == 0, "{before:?}");
+        assert_eq!(after.copied, before.frames, "{after:?}");
+        assert!(!copier.has_copied(), "its end was seen");
+    }
 }

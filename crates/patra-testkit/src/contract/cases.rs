@@ -455,6 +455,7 @@ cases! {
         an_event_that_nobody_takes_is_told_again_later_each_time_and_given_up,
         what_a_page_stores_is_told_with_it_and_once,
         events_of_a_topic_are_told_in_their_order,
+        of_many_tellers_one_at_a_time_has_a_topic,
         many_tellers_share_no_event,
     }
     document {

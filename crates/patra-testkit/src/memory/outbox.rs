@@ -183,9 +183,7 @@ impl MemStore {
                 created_at: row.created_at,
             });
         }
-        let wanted = |row: &&OutboxRow| row.is_pending() && op.types.contains(&row.event_type);
-        let next = self.outbox.values().filter(wanted).map(OutboxRow::free_at).min();
-        EventsTaken { events, next, now }
+        EventsTaken { events, now }
     }
 
     pub(super) fn settle_event(&mut self, now: Ts, op: &SettleEvent) -> EventSettled {

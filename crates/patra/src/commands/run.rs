@@ -110,6 +110,8 @@ fn refused(error: registry::Error) -> Error {
 const AT_FIRST: Duration = Duration::from_millis(20);
 const OFTEN: Duration = Duration::from_millis(250);
 const SELDOM: Duration = Duration::from_secs(3);
+/// Open tasks are counted up to this, in each state.
+const OPEN_AT_MOST: u64 = 50;
 /// So few tasks end soon.
 const FEW: u64 = 8;
 const MANY_PARTITIONS: u64 = 5_000;
@@ -144,10 +146,11 @@ impl Job {
             let (ended, mut open) = (counts.ended(), 1);
             if let Ok(Some(progress)) = self.store.progress(&self.public_id).await {
                 let left = self.open_tasks().await.unwrap_or(1);
+                let is_known = left < OPEN_AT_MOST && progress.partitions <= MANY_PARTITIONS;
                 bar.show(progress.tasks_ended(), progress.tasks().max(progress.tasks_ended() + left));
                 bar.show_partitions(progress.partitions_ended(), progress.partitions);
-                (slowest, open) =
-                    if progress.partitions > MANY_PARTITIONS { (SELDOM, u64::MAX) } else { (OFTEN, left.max(1)) };
+                slowest = if progress.partitions > MANY_PARTITIONS { SELDOM } else { OFTEN };
+                open = if is_known { left.max(1) } else { u64::MAX };
                 if progress.is_finished() && left == 0 {
                     break Some(progress);
                 }
@@ -163,8 +166,11 @@ impl Job {
             tokio::select! {
                 () = signals.stop.cancelled() => {}
                 () = tokio::time::sleep(pause) => pause = (pause * 2).min(slowest),
-                // As many have ended as there were: one of them may have been the last.
-                () = counts.until_ended(ended.saturating_add(open)) => pause = if open > FEW { pause } else { AT_FIRST },
+                // As many have ended as there were: one of them may have been the last. Not without a rest: a look takes time too.
+                () = async {
+                    tokio::time::sleep(AT_FIRST).await;
+                    counts.until_ended(ended.saturating_add(open)).await;
+                } => (pause, quiet) = (if open > FEW { pause } else { AT_FIRST }, Duration::ZERO),
             }
         };
         bar.end();
@@ -197,7 +203,7 @@ impl Job {
     async fn open_tasks(&self) -> Result<u64, Error> {
         let mut open = 0;
         for status in [TaskStatus::Queued, TaskStatus::Dispatched, TaskStatus::Executing] {
-            open += self.tasks(status, 50).await?.len() as u64;
+            open += self.tasks(status, OPEN_AT_MOST as u32).await?.len() as u64;
         }
         Ok(open)
     }
