@@ -21,9 +21,7 @@ pub fn digest(parts: &[&str]) -> String {
 
 /// The bare SHA-256 of some bytes in hex, for samples, keys and names.
 pub fn sha256_hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(64);
-    push_hex(&mut text, &Sha256::digest(bytes));
-    text
+    hex(&Sha256::digest(bytes))
 }
 
 /// Bytes in hex.
@@ -38,9 +36,7 @@ pub fn hmac_sha256_hex(key: &[u8], text: &[u8]) -> String {
     // A key of any length is taken.
     let Ok(mut mac) = <Hmac<Sha256> as hmac::KeyInit>::new_from_slice(key) else { return String::new() };
     mac.update(text);
-    let mut hex = String::with_capacity(64);
-    push_hex(&mut hex, &mac.finalize().into_bytes());
-    hex
+    hex(&mac.finalize().into_bytes())
 }
 
 /// XXH3: tells two payloads of one record apart, and a page from the one before. Every byte that is collected goes through it; a

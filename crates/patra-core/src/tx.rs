@@ -46,7 +46,7 @@ pub use gate::AskGate;
 pub use key::{CreateKey, KeyCreated, KeyRevoked, RevokeKey, Scope};
 pub use outbox::{
     EVENT_RECORDS, EVENTS_KEPT, Event, EventSettled, EventsTaken, FORGOTTEN_AT_ONCE, MAX_TELLS, NewEvent,
-    RECORDS_STORED, SettleEvent, Stored, TWEETS_COLLECTED, TakeEvents, Told, tell_again,
+    RECORDS_STORED, SettleEvent, Settled, Stored, TWEETS_COLLECTED, TakeEvents, Told, tell_again,
 };
 pub use plan::{
     Coverage, Fire, FireDue, Fired, FiredDue, HISTORY, History, Inventory, NewPlan, NewSlice, OpenPlan, PlanSaved,

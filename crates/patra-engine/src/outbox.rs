@@ -52,9 +52,9 @@ struct Teller {
 impl Teller {
     /// Tells what waits. How much that was.
     async fn relay(&self) -> Result<usize, TxError> {
-        let (owner, types) = (self.shared.options.owner.clone(), vec![self.event_type.clone()]);
+        let (owner, event_type) = (self.shared.options.owner.clone(), self.event_type.clone());
         let begin_by = self.shared.ports.clock.now() + BEGIN_WITHIN;
-        let taken = self.shared.ports.store.run(TakeEvents { owner, lease: LEASE, limit: AT_ONCE, types }).await?;
+        let taken = self.shared.ports.store.run(TakeEvents { owner, lease: LEASE, limit: AT_ONCE, event_type }).await?;
         let mut topics: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for event in &taken.events {
             topics.entry(event.topic.as_str()).or_default().push(event);

@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
-
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::sync::watch;
 
 use patra_connectors::mask::personal;
 use patra_core::Level;
@@ -45,8 +44,7 @@ pub(crate) struct Counts {
     /// Tasks that ended FAILED or PARTIAL in this process, whichever job they belong to.
     pub(crate) tasks_failed: AtomicU64,
     /// Runs that ended in this process.
-    ended: AtomicU64,
-    end: Notify,
+    ended: watch::Sender<u64>,
     last_reason: Mutex<String>,
 }
 
@@ -61,19 +59,13 @@ impl Counts {
     }
 
     pub(crate) fn ended(&self) -> u64 {
-        self.ended.load(Relaxed)
+        *self.ended.borrow()
     }
 
     /// Until so many runs have ended.
     pub(crate) async fn until_ended(&self, count: u64) {
-        loop {
-            // Heard from now on, so that none is missed between the look and the wait.
-            let next = self.end.notified();
-            if self.ended() >= count {
-                return;
-            }
-            next.await;
-        }
+        // The sender lives as long as this.
+        let _ = self.ended.subscribe().wait_for(|ended| *ended >= count).await;
     }
 
     pub(crate) fn records(&self) -> u64 {
@@ -107,8 +99,7 @@ impl Listener for Counts {
                 if let Outcome::Closed(TaskStatus::Failed | TaskStatus::Partial, _) = ended.outcome {
                     self.tasks_failed.fetch_add(1, Relaxed);
                 }
-                self.ended.fetch_add(1, Relaxed);
-                self.end.notify_waiters();
+                self.ended.send_modify(|ended| *ended += 1);
             }
             RunEvent::Admitted { .. } | RunEvent::Retried { .. } | RunEvent::Answered { .. } => {}
         }

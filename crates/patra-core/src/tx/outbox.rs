@@ -131,7 +131,7 @@ impl PollEnd {
     }
 }
 
-/// Leases PENDING events of these types whose `not_before` has come and whose lease is free or expired, oldest first, at most
+/// Leases PENDING events of a type whose `not_before` has come and whose lease is free or expired, oldest first, at most
 /// `limit`; none behind another of its topic that is PENDING and cannot be taken now. Forgets those that ended before
 /// now - [`EVENTS_KEPT`], at most [`FORGOTTEN_AT_ONCE`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -139,7 +139,7 @@ pub struct TakeEvents {
     pub owner: String,
     pub lease: Duration,
     pub limit: u32,
-    pub types: Vec<String>,
+    pub event_type: String,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -178,6 +178,32 @@ pub enum Told {
     Failed(String),
     /// Not tried: PENDING as before, for anybody.
     GivenBack,
+}
+
+impl Told {
+    /// What becomes of an event that has failed so often before.
+    pub fn settle(&self, failed: u32) -> Settled<'_> {
+        let (status, tries, error, again) = match self {
+            Told::Delivered => ("DELIVERED", failed, None, None),
+            Told::GivenBack => ("PENDING", failed, None, Some(Duration::ZERO)),
+            Told::Failed(error) => match failed.saturating_add(1) {
+                tries if tries >= MAX_TELLS => ("FAILED", tries, Some(error.as_str()), None),
+                tries => ("PENDING", tries, Some(error.as_str()), Some(tell_again(tries))),
+            },
+        };
+        Settled { status, tries, error, again }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settled<'a> {
+    /// `status_code`.
+    pub status: &'static str,
+    pub tries: u32,
+    /// In the place of the last one; `None` leaves that.
+    pub error: Option<&'a str>,
+    /// How long until it may be taken again; `None`: it has ended.
+    pub again: Option<Duration>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

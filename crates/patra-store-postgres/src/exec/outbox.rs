@@ -1,10 +1,7 @@
 //! Events that wait to be told.
 
-use std::time::Duration;
-
 use patra_core::tx::{
-    EVENTS_KEPT, Event, EventSettled, EventsTaken, FORGOTTEN_AT_ONCE, MAX_TELLS, NewEvent, SettleEvent, TakeEvents,
-    Told, tell_again,
+    EVENTS_KEPT, Event, EventSettled, EventsTaken, FORGOTTEN_AT_ONCE, NewEvent, SettleEvent, Settled, TakeEvents,
 };
 use tokio_postgres::{Row, Statement};
 
@@ -27,7 +24,7 @@ ON CONFLICT (idempotency_key) DO NOTHING";
 const FORGET: &str = "
 DELETE FROM outbox_event
 WHERE id = ANY (ARRAY(
-  SELECT id FROM outbox_event WHERE ended_at < $1 ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED))";
+  SELECT id FROM outbox_event WHERE ended_at < $1 ORDER BY ended_at LIMIT $2))";
 
 /// One teller after the other takes and settles: of two, one would not see that the other holds an event of the same topic, or has
 /// put it off.
@@ -37,7 +34,7 @@ const ALONE: &str = "SELECT pg_advisory_xact_lock(hashtextextended(current_schem
 const TAKE: &str = "
 WITH next AS MATERIALIZED (
   SELECT next.id FROM outbox_event next
-  WHERE next.status_code = 'PENDING' AND next.event_type = ANY ($5)
+  WHERE next.status_code = 'PENDING' AND next.event_type = $5
     AND next.not_before <= $1 AND (next.leased_until IS NULL OR next.leased_until <= $1)
     AND NOT EXISTS (
       SELECT 1 FROM outbox_event earlier
@@ -81,7 +78,7 @@ pub(super) async fn take(session: &Session, op: &TakeEvents) -> Result<EventsTak
     let ((), _, now) = pipeline!(session.begin(), session.one(&alone, &[]), moment(session, &now))?;
     let (_, rows, ()) = pipeline!(
         session.write(&forget, &[&Time(now.0 - EVENTS_KEPT), &i64::from(FORGOTTEN_AT_ONCE)]),
-        session.rows(&take, &[&now, &op.owner, &micros(op.lease), &i64::from(op.limit), &op.types]),
+        session.rows(&take, &[&now, &op.owner, &micros(op.lease), &i64::from(op.limit), &op.event_type]),
         session.commit(),
     )?;
     let mut events = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
@@ -111,18 +108,10 @@ pub(super) async fn settle(session: &Session, op: &SettleEvent) -> Result<EventS
         moment(session, &now),
     )?;
     if let Some(held) = held {
-        let failed = count(held.try_get(0)?);
-        let (status, tries, error, delay) = match &op.told {
-            Told::Delivered => ("DELIVERED", failed, None, None),
-            Told::GivenBack => ("PENDING", failed, None, Some(Duration::ZERO)),
-            Told::Failed(error) => match failed.saturating_add(1) {
-                tries if tries >= MAX_TELLS => ("FAILED", tries, Some(error), None),
-                tries => ("PENDING", tries, Some(error), Some(tell_again(tries))),
-            },
-        };
-        let again = delay.map(|delay: Duration| Time(now.0 + delay));
-        let ended = delay.is_none().then_some(now);
-        session.write(&settle, &[&op.id, &status, &i64::from(tries), &error, &again, &ended]).await?;
+        let Settled { status, tries, error, again } = op.told.settle(count(held.try_get(0)?));
+        let not_before = again.map(|again| Time(now.0 + again));
+        let ended = again.is_none().then_some(now);
+        session.write(&settle, &[&op.id, &status, &i64::from(tries), &error, &not_before, &ended]).await?;
     }
     session.commit().await?;
     Ok(EventSettled)

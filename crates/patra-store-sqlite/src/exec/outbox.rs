@@ -2,8 +2,7 @@
 
 use patra_core::Ts;
 use patra_core::tx::{
-    EVENTS_KEPT, Event, EventSettled, EventsTaken, FORGOTTEN_AT_ONCE, MAX_TELLS, NewEvent, SettleEvent, TakeEvents,
-    Told, tell_again,
+    EVENTS_KEPT, Event, EventSettled, EventsTaken, FORGOTTEN_AT_ONCE, NewEvent, SettleEvent, Settled, TakeEvents,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -26,7 +25,7 @@ UPDATE outbox_event
 SET lease_owner = ?1, leased_until = ?2
 WHERE id IN (
   SELECT next.id FROM outbox_event next INDEXED BY idx_outbox_pending
-  WHERE next.status_code = 'PENDING' AND next.event_type IN (SELECT value FROM json_each(?5))
+  WHERE next.status_code = 'PENDING' AND next.event_type = ?5
     AND next.not_before <= ?3 AND (next.leased_until IS NULL OR next.leased_until <= ?3)
     AND NOT EXISTS (
       SELECT 1 FROM outbox_event earlier INDEXED BY idx_outbox_topic
@@ -56,8 +55,7 @@ pub(super) fn put(db: &Connection, event: &NewEvent, now: Ts) -> Result<()> {
 
 pub(super) fn take(db: &Connection, op: &TakeEvents, now: Ts) -> Result<EventsTaken> {
     db.prepare_cached(FORGET)?.execute(params![(now - EVENTS_KEPT).micros(), FORGOTTEN_AT_ONCE])?;
-    let types = serde_json::to_string(&op.types)?;
-    let values = params![op.owner, (now + op.lease).micros(), now.micros(), op.limit, types];
+    let values = params![op.owner, (now + op.lease).micros(), now.micros(), op.limit, op.event_type];
     let mut statement = db.prepare_cached(TAKE)?;
     let mut events: Vec<Event> = statement
         .query_map(values, |row| {
@@ -81,15 +79,10 @@ pub(super) fn settle(db: &Connection, op: &SettleEvent, now: Ts) -> Result<Event
     let held: Option<u32> =
         db.prepare_cached(READ_TRIES)?.query_row(params![op.id, op.owner], |row| row.get(0)).optional()?;
     let Some(failed) = held else { return Ok(EventSettled) };
-    let (status, tries, error, not_before, ended) = match &op.told {
-        Told::Delivered => ("DELIVERED", failed, None, now, Some(now)),
-        Told::GivenBack => ("PENDING", failed, None, now, None),
-        Told::Failed(error) => match failed.saturating_add(1) {
-            tries if tries >= MAX_TELLS => ("FAILED", tries, Some(error), now, Some(now)),
-            tries => ("PENDING", tries, Some(error), now + tell_again(tries), None),
-        },
-    };
-    let values = params![op.id, status, tries, error, not_before.micros(), ended.map(Ts::micros)];
+    let Settled { status, tries, error, again } = op.told.settle(failed);
+    let not_before = now + again.unwrap_or_default();
+    let ended = again.is_none().then_some(now.micros());
+    let values = params![op.id, status, tries, error, not_before.micros(), ended];
     db.prepare_cached(SETTLE)?.execute(values)?;
     Ok(EventSettled)
 }

@@ -11,13 +11,6 @@ use patra_core::{RunId, Ts};
 use super::fixture::{int, text, time};
 use super::{Fixture, make};
 
-async fn running(fx: &Fixture) -> (Lease, RunId) {
-    fx.plan("a", &make::windows(0, 2)).await;
-    let lease = fx.next().await;
-    let run = fx.start(&lease).await;
-    (lease, run)
-}
-
 fn counts(stats: &BatchStats) -> (u32, u32, u32) {
     (stats.inserted, stats.updated, stats.skipped)
 }
@@ -32,7 +25,7 @@ async fn stored(fx: &Fixture) -> Vec<(String, String)> {
 
 // covers: ING-7.6-02, ING-9.3-04, ING-9.3-05, ING-9.3-06
 pub(super) async fn a_page_becomes_a_ledger_row_and_items(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(2).await;
     let page = make::page(&lease, run, 1, vec![make::record("b", 5), make::record("a", 7)], true);
     let done = fx.ok(Arc::new(page.clone())).await;
     assert_eq!((counts(&done.stats), done.replayed), ((2, 0, 0), false));
@@ -59,7 +52,7 @@ pub(super) async fn a_page_becomes_a_ledger_row_and_items(fx: Fixture) {
 
 // covers: ING-9.4-01, ING-11.1-02, ING-11.1-03, ING-11.1-04, ING-7.10-05
 pub(super) async fn newer_replaces_equal_and_older_are_skipped(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(2).await;
     let first = ["equal", "newer", "older"].map(|key| make::record(key, 50)).to_vec();
     fx.commit(&lease, run, 1, first, true).await;
     let created = fx.rows(View::Items).await.ids();
@@ -77,7 +70,7 @@ pub(super) async fn newer_replaces_equal_and_older_are_skipped(fx: Fixture) {
 
 // covers: ING-11.1-03
 pub(super) async fn at_equal_times_the_sources_version_decides(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(2).await;
     let versioned = |source_version, payload: &'static str| Record {
         version: Version { updated_at: Ts::from_micros(-5), source_version },
         payload: payload.into(),
@@ -97,7 +90,7 @@ pub(super) async fn at_equal_times_the_sources_version_decides(fx: Fixture) {
 
 // covers: ING-11.8-02, ING-9.4-07
 pub(super) async fn a_bad_record_is_kept_aside_and_holds_nothing_up(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(2).await;
     let mut page = make::page(&lease, run, 1, vec![make::record("good", 1)], false);
     page.rejected = vec![make::rejected(3), patra_core::record::Rejected { key: None, ..make::rejected(1) }];
     (page.stats.failed, page.stats.skipped, page.stats.items_count) = (2, 4, 7);
@@ -128,7 +121,7 @@ pub(super) async fn a_bad_record_is_kept_aside_and_holds_nothing_up(fx: Fixture)
 
 // covers: ING-9.4-03, ING-11.2-02, ING-9.3-08, ING-7.6-01, ING-7.10-02
 pub(super) async fn a_repeated_page_answers_the_old_numbers(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(2).await;
     let mut page = make::page(&lease, run, 1, vec![make::record("a", 1)], true);
     page.rejected = vec![make::rejected(0)];
     let first = fx.ok(Arc::new(page.clone())).await;
@@ -152,7 +145,7 @@ async fn all_rows(fx: &Fixture) -> Vec<Vec<Vec<Cell>>> {
 
 // covers: ING-11.2-01, ING-7.6-03, ING-7.10-02
 pub(super) async fn a_token_is_read_once_per_run(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(2).await;
     let at = |lease: &Lease, run, no, token: &str, records| CommitBatch {
         before_token: Some(token.into()),
         position: Position::Token(Some(token.into())),
@@ -185,7 +178,7 @@ pub(super) async fn a_token_is_read_once_per_run(fx: Fixture) {
 }
 
 pub(super) async fn pages_are_committed_together_or_not_at_all(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(2).await;
     let page = |no, token: &str, key: &str| {
         let token = Some(token.to_owned());
         let records = vec![make::record(key, 1), make::record("shared", i64::from(no))];
@@ -233,7 +226,7 @@ pub(super) async fn a_page_needs_a_running_run_under_its_lease(fx: Fixture) {
 
 // covers: ING-13.8-02
 pub(super) async fn a_page_of_more_rows_than_a_statement_takes_is_stored_whole(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(2).await;
     let page = |at: std::ops::Range<u32>, secs| at.map(|at| make::record(&format!("{at:04}"), secs)).collect();
     let done = fx.commit(&lease, run, 1, page(0..1_201, 5), true).await;
     assert_eq!(counts(&done.stats), (1_201, 0, 0));
@@ -244,7 +237,7 @@ pub(super) async fn a_page_of_more_rows_than_a_statement_takes_is_stored_whole(f
 }
 
 pub(super) async fn a_page_is_progress(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(2).await;
     assert_eq!(int(&fx.cell(View::Tasks, lease.task.0, "attempt_count").await), 1);
     fx.commit(&lease, run, 1, vec![], true).await;
     assert_eq!(int(&fx.cell(View::Tasks, lease.task.0, "attempt_count").await), 0);
@@ -252,7 +245,7 @@ pub(super) async fn a_page_is_progress(fx: Fixture) {
 
 // covers: ING-9.4-01, ING-11.1-01
 pub(super) async fn an_item_is_known_by_project_source_scope_and_key(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(2).await;
     let streams = [
         make::stream(),
         Stream { project_key: "other".into(), ..make::stream() },

@@ -16,13 +16,6 @@ fn requeue(counted: bool) -> RunEnd {
     RunEnd::Requeue { delay: Duration::ZERO, error: make::fault("later"), counted }
 }
 
-async fn running(fx: &Fixture) -> (Lease, RunId) {
-    fx.plan("a", &make::windows(0, 1)).await;
-    let lease = fx.next().await;
-    let run = fx.start(&lease).await;
-    (lease, run)
-}
-
 /// Status of run and task.
 async fn statuses(fx: &Fixture, lease: &Lease, run: RunId) -> (String, String) {
     (text(&fx.cell(View::Runs, run.0, "status_code").await), fx.task_status(lease).await)
@@ -30,7 +23,7 @@ async fn statuses(fx: &Fixture, lease: &Lease, run: RunId) -> (String, String) {
 
 // covers: ING-9.2-05, ING-9.2-06
 pub(super) async fn success_closes_run_and_task(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(1).await;
     let stats = RunStats {
         req_count: 4,
         inserted: 9,
@@ -125,7 +118,7 @@ pub(super) async fn a_deferral_gives_the_attempt_back(fx: Fixture) {
 }
 
 pub(super) async fn a_requeued_task_waits_for_its_delay(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(1).await;
     let delay = Duration::from_secs(50);
     fx.end(&lease, run, RunEnd::Requeue { delay, error: make::fault("slow down"), counted: true }).await;
     let ended = time(&fx.cell(View::Runs, run.0, "finished_at").await);
@@ -134,7 +127,7 @@ pub(super) async fn a_requeued_task_waits_for_its_delay(fx: Fixture) {
 }
 
 pub(super) async fn ending_twice_answers_the_present_status(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(1).await;
     let end = Arc::new(make::end(&lease, run, requeue(true)));
     assert_eq!(fx.ok(end.clone()).await.task_status, TaskStatus::Queued);
     let before = (fx.rows(View::Runs).await.rows, fx.rows(View::Tasks).await.rows);
@@ -151,7 +144,7 @@ pub(super) async fn ending_twice_answers_the_present_status(fx: Fixture) {
 }
 
 pub(super) async fn a_run_closed_by_the_sweep_stays_as_the_sweep_left_it(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(1).await;
     fx.sweep(true).await;
     let before = (fx.rows(View::Runs).await.rows, fx.rows(View::Tasks).await.rows);
     assert_eq!(fx.end(&lease, run, RunEnd::Succeeded).await, TaskStatus::Queued);
@@ -160,7 +153,7 @@ pub(super) async fn a_run_closed_by_the_sweep_stays_as_the_sweep_left_it(fx: Fix
 
 // covers: ING-13.3-09
 pub(super) async fn only_the_holder_of_the_lease_ends_a_run(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(1).await;
     for fence in [lease.fence.0 - 1, lease.fence.0 + 1] {
         let wrong = LeaseRef { task: lease.task, fence: Fence(fence) };
         let end = EndRun { lease: wrong, ..make::end(&lease, run, RunEnd::Succeeded) };
@@ -171,7 +164,7 @@ pub(super) async fn only_the_holder_of_the_lease_ends_a_run(fx: Fixture) {
 
 // covers: ING-9.5-01
 pub(super) async fn a_page_that_failed_is_in_the_ledger(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(1).await;
     fx.commit(&lease, run, 1, vec![make::record("a", 1)], true).await;
     let mut end = make::end(&lease, run, RunEnd::Failed { error: make::fault("no answer") });
     end.failure = Some(make::failure(&lease, run, 2));

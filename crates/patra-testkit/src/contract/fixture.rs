@@ -143,6 +143,14 @@ impl Fixture {
         self.start_fully(lease).await.0
     }
 
+    /// The first of so many tasks, and its run.
+    pub async fn running(&self, tasks: i64) -> (Lease, RunId) {
+        self.plan("a", &make::windows(0, tasks)).await;
+        let lease = self.next().await;
+        let run = self.start(&lease).await;
+        (lease, run)
+    }
+
     pub async fn commit(&self, lease: &Lease, run: RunId, no: u32, records: Vec<Record>, more: bool) -> BatchCommitted {
         self.ok(Arc::new(make::page(lease, run, no, records, more))).await
     }

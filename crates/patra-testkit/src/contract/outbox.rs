@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use patra_core::Fence;
 use patra_core::port::query::{Cell, Filter, View};
+use patra_core::record::Stream;
 use patra_core::tx::{
-    CommitBatch, EVENTS_KEPT, Event, EventsTaken, Lease, LeaseRef, MAX_TELLS, RECORDS_STORED, SettleEvent,
-    TWEETS_COLLECTED, TakeEvents, Told, TxError, tell_again,
+    CommitBatch, EVENTS_KEPT, Event, EventsTaken, LeaseRef, MAX_TELLS, RECORDS_STORED, SettleEvent, TWEETS_COLLECTED,
+    TakeEvents, Told, TxError, tell_again,
 };
-use patra_core::{Fence, RunId};
 use serde_json::{Value, json};
 
 use super::concurrent::at_once;
@@ -16,16 +17,12 @@ use super::scrape::{tweet, user};
 use super::source::PROJECT;
 use super::{Fixture, make};
 
-async fn running(fx: &Fixture) -> (Lease, RunId) {
-    fx.plan("a", &make::windows(0, 2)).await;
-    let lease = fx.next().await;
-    let run = fx.start(&lease).await;
-    (lease, run)
+fn take(owner: &str, lease: Duration, limit: u32) -> TakeEvents {
+    TakeEvents { owner: owner.into(), lease, limit, event_type: TWEETS_COLLECTED.into() }
 }
 
-fn take(owner: &str, lease: Duration, limit: u32) -> TakeEvents {
-    let types = [TWEETS_COLLECTED, RECORDS_STORED].map(str::to_owned).to_vec();
-    TakeEvents { owner: owner.into(), lease, limit, types }
+fn take_records(owner: &str, limit: u32) -> TakeEvents {
+    TakeEvents { event_type: RECORDS_STORED.into(), ..take(owner, make::LONG, limit) }
 }
 
 impl Fixture {
@@ -130,7 +127,7 @@ fn told_of(event: &Event) -> (Vec<(String, String)>, Value) {
 
 // covers: ING-2.6-03, ING-5.4-08, ING-6.1-08, ING-2.3-05, ING-0.2-10, G-01
 pub(super) async fn what_a_page_stores_is_told_with_it_and_once(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(2).await;
     let emitted = |no, records, more| CommitBatch { emit: true, ..make::page(&lease, run, no, records, more) };
     let first = Arc::new(emitted(1, vec![make::record("a", 1), make::record("b", 1)], true));
     fx.ok(Arc::clone(&first)).await;
@@ -139,7 +136,7 @@ pub(super) async fn what_a_page_stores_is_told_with_it_and_once(fx: Fixture) {
     fx.ok(Arc::new(emitted(2, vec![make::record("a", 1), make::record("b", 2), make::record("c", 1)], true))).await;
     fx.ok(Arc::new(emitted(3, vec![make::record("a", 1)], true))).await;
     fx.ok(Arc::new(make::page(&lease, run, 4, vec![make::record("d", 1)], false))).await;
-    let events = fx.ok(take("x", make::LONG, 10)).await.events;
+    let events = fx.ok(take_records("x", 10)).await.events;
     let told: Vec<_> = events.iter().map(told_of).collect();
     let changes =
         |pairs: &[(&str, &str)]| pairs.iter().map(|(id, is)| ((*id).into(), (*is).into())).collect::<Vec<_>>();
@@ -168,25 +165,27 @@ pub(super) async fn what_a_page_stores_is_told_with_it_and_once(fx: Fixture) {
 
 // covers: G-01
 pub(super) async fn events_of_a_topic_are_told_in_their_order(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(2).await;
     for no in 1..=3 {
         let records = vec![make::record(&format!("r{no}"), 1)];
         fx.ok(Arc::new(CommitBatch { emit: true, ..make::page(&lease, run, no, records, true) })).await;
     }
+    let stream = Arc::new(Stream { dedup_scope: "another".into(), ..make::stream() });
+    let another = make::page(&lease, run, 4, vec![make::record("r", 1)], true);
+    fx.ok(Arc::new(CommitBatch { emit: true, stream, ..another })).await;
     fx.events("u", 1).await;
-    let only = |types: &[&str]| TakeEvents {
-        types: types.iter().map(|is| (*is).to_owned()).collect(),
-        ..take("x", make::LONG, 1)
-    };
-    assert_eq!(fx.ok(only(&[])).await.events, []);
-    let first = fx.ok(only(&[RECORDS_STORED])).await.events.remove(0);
+    let unknown = TakeEvents { event_type: "nobody".into(), ..take("x", make::LONG, 10) };
+    assert_eq!(fx.ok(unknown).await.events, []);
+    assert_eq!(fx.ok(take("x", make::LONG, 10)).await.events.len(), 1, "of its own type only");
+    let first = fx.ok(take_records("x", 1)).await.events.remove(0);
     // The first is on its way, so the others of its topic wait, and other topics do not.
-    let beside = fx.ok(take("y", make::LONG, 10)).await.events;
-    assert_eq!(beside.iter().map(|event| &*event.event_type).collect::<Vec<_>>(), [TWEETS_COLLECTED]);
+    let beside = fx.ok(take_records("y", 10)).await.events;
+    let topics: Vec<_> = beside.iter().map(|event| event.topic.clone()).collect();
+    assert_eq!(topics, [format!("default/{}/another", make::PROVENANCE)]);
     fx.settle(&first, "x", Some("status 500")).await;
-    assert_eq!(fx.ok(take("y", make::LONG, 10)).await.events, [], "nor while it waits to be told again");
+    assert_eq!(fx.ok(take_records("y", 10)).await.events, [], "nor while it waits to be told again");
     fx.pass(tell_again(1)).await;
-    let all = fx.ok(take("z", make::LONG, 10)).await.events;
+    let all = fx.ok(take_records("z", 10)).await.events;
     assert_eq!(all.iter().map(|event| event.tries).collect::<Vec<_>>(), [1, 0, 0]);
     assert!(all.is_sorted_by_key(|event| event.id) && all[0].id == first.id);
     // Given back, it is as if nobody had taken it.
@@ -194,7 +193,7 @@ pub(super) async fn events_of_a_topic_are_told_in_their_order(fx: Fixture) {
     for event in &all[1..] {
         fx.ok(SettleEvent { id: event.id, owner: "z".into(), told: Told::GivenBack }).await;
     }
-    let again = fx.ok(take("z", make::LONG, 10)).await.events;
+    let again = fx.ok(take_records("z", 10)).await.events;
     assert_eq!(again, all[1..]);
 }
 
@@ -214,14 +213,14 @@ pub(super) async fn many_tellers_share_no_event(fx: Fixture) {
 
 // covers: G-01
 pub(super) async fn of_many_tellers_one_at_a_time_has_a_topic(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(2).await;
     for no in 1..=6 {
         let records = vec![make::record(&format!("r{no}"), 1)];
         fx.ok(Arc::new(CommitBatch { emit: true, ..make::page(&lease, run, no, records, true) })).await;
     }
     let mut told = Vec::new();
     while told.len() < 6 {
-        let takes = (0..12).map(|no| take(&format!("t{no}"), make::LONG, 1)).collect();
+        let takes = (0..12).map(|no| take_records(&format!("t{no}"), 1)).collect();
         let answers = at_once(&fx, takes).await.into_iter().map(|answer| answer.expect("an answer").events);
         let taken: Vec<_> = answers.enumerate().filter(|(_, events)| !events.is_empty()).collect();
         assert_eq!(taken.len(), 1, "one has the first, the others nothing");

@@ -6,8 +6,8 @@ use std::time::Duration;
 use patra_core::port::query::{Cell, StoredVersion, View};
 use patra_core::record::{Record, Rejected};
 use patra_core::tx::{
-    Abandon, AdvanceCursor, Checked, CommitBatch, EndRun, Lease, MAX_SIGNAL_KEYS, MAX_SIGNAL_TRIES, RunEnd, Signal,
-    Signalled, TxError,
+    Abandon, AdvanceCursor, Checked, CommitBatch, EndRun, MAX_SIGNAL_KEYS, MAX_SIGNAL_TRIES, RunEnd, Signal, Signalled,
+    TxError,
 };
 use patra_core::{RunId, Ts};
 
@@ -15,13 +15,6 @@ use super::fixture::{int, text, time};
 use super::{Fixture, make};
 
 const TICK: Duration = Duration::from_millis(5);
-
-async fn running(fx: &Fixture) -> (Lease, RunId) {
-    fx.plan("a", &make::windows(0, 1)).await;
-    let lease = fx.next().await;
-    let run = fx.start(&lease).await;
-    (lease, run)
-}
 
 fn signal(keys: &[&str]) -> Signal {
     Signal {
@@ -71,7 +64,7 @@ fn counts(done: &patra_core::tx::BatchCommitted) -> (u32, u32, u32) {
 
 // covers: ING-6.3-08
 pub(super) async fn a_refresh_replaces_what_is_as_new_and_differs(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(1).await;
     let keys = ["content", "generation", "older", "same"];
     fx.commit(&lease, run, 1, keys.map(|key| make::record(key, 50)).to_vec(), true).await;
     let again = || vec![other_content("content", 50), make::record("same", 50), other_content("older", 49)];
@@ -102,7 +95,7 @@ pub(super) async fn a_refresh_replaces_what_is_as_new_and_differs(fx: Fixture) {
 }
 
 pub(super) async fn an_item_knows_its_mapping_and_when_it_was_looked_at(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(1).await;
     let looked = async |key: &str| {
         let items = fx.rows(View::Items).await;
         let at = items.texts("dedup_key").iter().position(|known| known == key).expect("the item");
@@ -141,7 +134,7 @@ pub(super) async fn an_item_knows_its_mapping_and_when_it_was_looked_at(fx: Fixt
 
 // covers: ING-12.5-01, ING-12.5-02, ING-12.5-03, ING-12.2-06
 pub(super) async fn a_rejected_record_asks_to_be_fetched_again(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(1).await;
     fx.ok(signal(&["known"])).await;
     let mut page = make::page(&lease, run, 1, vec![make::record("good", 1)], true);
     page.rejected =
@@ -173,7 +166,7 @@ pub(super) async fn a_rejected_record_asks_to_be_fetched_again(fx: Fixture) {
 
 // covers: ING-11.8-03, ING-DOD-16
 pub(super) async fn a_record_that_comes_after_all_settles_what_the_quarantine_asked(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(1).await;
     let mut page = make::page(&lease, run, 1, vec![], true);
     page.rejected = ["a", "b", "late"].iter().zip(0..).map(|(key, at)| rejected(at, key)).collect();
     fx.ok(Arc::new(page)).await;
@@ -204,7 +197,7 @@ pub(super) async fn a_record_that_comes_after_all_settles_what_the_quarantine_as
 
 // covers: ING-11.8-03, ING-12.5-03
 pub(super) async fn a_look_at_a_record_settles_its_signal_or_counts_a_try(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(1).await;
     let mut page = make::page(&lease, run, 1, vec![], true);
     page.rejected = vec![rejected(0, "lost"), rejected(1, "found"), rejected(2, "lost")];
     fx.ok(Arc::new(page)).await;
@@ -241,7 +234,7 @@ pub(super) async fn a_signal_is_open_once_per_record(fx: Fixture) {
 }
 
 pub(super) async fn a_person_gives_a_quarantined_record_up(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(1).await;
     let mut page = make::page(&lease, run, 1, vec![], true);
     page.rejected = vec![rejected(0, "a"), rejected(1, "b"), Rejected { key: None, ..make::rejected(2) }];
     fx.ok(Arc::new(page)).await;
@@ -293,7 +286,7 @@ pub(super) async fn late_is_what_changes_something_below_the_harvest(fx: Fixture
 }
 
 pub(super) async fn an_answer_is_kept_as_long_as_it_should_be(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(1).await;
     let raw = |body, keep| Some(make::raw(body, keep));
     let kept = async |no| fx.subject.store.raw(run, no).await.expect("an answer");
     let page = CommitBatch { raw: raw("one", make::LONG), ..make::page(&lease, run, 1, vec![], true) };
@@ -320,7 +313,7 @@ pub(super) async fn an_answer_is_kept_as_long_as_it_should_be(fx: Fixture) {
 }
 
 pub(super) async fn bytes_are_kept_as_they_came(fx: Fixture) {
-    let (lease, run) = running(&fx).await;
+    let (lease, run) = fx.running(1).await;
     let body: Vec<u8> = (0..=255).cycle().take(100_000).collect();
     let mut raw = make::raw("", make::LONG);
     (raw.status, raw.body) = (599, body.clone().into());

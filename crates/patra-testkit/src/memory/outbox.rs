@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use patra_core::state::{Operation, TriggerStatus, TriggerType};
 use patra_core::tx::{
-    AskChore, CHORES, ChoreKept, ChoreTaken, EVENTS_KEPT, Event, EventSettled, EventsTaken, Fired, KeepChore,
-    MAX_TELLS, NewEvent, SettleEvent, TakeChore, TakeEvents, Told, TxError, tell_again,
+    AskChore, CHORES, ChoreKept, ChoreTaken, EVENTS_KEPT, Event, EventSettled, EventsTaken, Fired, KeepChore, NewEvent,
+    SettleEvent, Settled, TakeChore, TakeEvents, TxError,
 };
 use patra_core::{Fence, InstanceId, Ts};
 use serde_json::json;
@@ -168,7 +168,7 @@ impl MemStore {
             if row.free_at() > now {
                 held.insert(row.topic.clone());
             }
-            if !op.types.contains(&row.event_type) || held.contains(&row.topic) || events.len() >= op.limit as usize {
+            if row.event_type != op.event_type || held.contains(&row.topic) || events.len() >= op.limit as usize {
                 continue;
             }
             row.lease = Some((op.owner.clone(), now + op.lease));
@@ -191,20 +191,11 @@ impl MemStore {
             |row: &&mut OutboxRow| row.is_pending() && row.lease.as_ref().is_some_and(|(owner, _)| *owner == op.owner);
         let Some(row) = self.outbox.get_mut(&op.id).filter(held) else { return EventSettled };
         row.lease = None;
-        row.not_before = now;
-        match &op.told {
-            Told::Delivered => (row.status, row.ended_at) = ("DELIVERED", Some(now)),
-            Told::GivenBack => {}
-            Told::Failed(error) => {
-                row.tries += 1;
-                row.last_error = Some(error.clone());
-                if row.tries < MAX_TELLS {
-                    row.not_before = now + tell_again(row.tries);
-                } else {
-                    (row.status, row.ended_at) = ("FAILED", Some(now));
-                }
-            }
-        }
+        let Settled { status, tries, error, again } = op.told.settle(row.tries);
+        (row.status, row.tries) = (status, tries);
+        row.last_error = error.map(str::to_owned).or(row.last_error.take());
+        row.not_before = now + again.unwrap_or_default();
+        row.ended_at = again.is_none().then_some(now);
         EventSettled
     }
 }

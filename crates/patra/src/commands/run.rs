@@ -111,7 +111,7 @@ const AT_FIRST: Duration = Duration::from_millis(20);
 const OFTEN: Duration = Duration::from_millis(250);
 const SELDOM: Duration = Duration::from_secs(3);
 /// Open tasks are counted up to this, in each state.
-const OPEN_AT_MOST: u64 = 50;
+const OPEN_AT_MOST: u32 = 50;
 /// So few tasks end soon.
 const FEW: u64 = 8;
 const MANY_PARTITIONS: u64 = 5_000;
@@ -146,7 +146,7 @@ impl Job {
             let (ended, mut open) = (counts.ended(), 1);
             if let Ok(Some(progress)) = self.store.progress(&self.public_id).await {
                 let left = self.open_tasks().await.unwrap_or(1);
-                let is_known = left < OPEN_AT_MOST && progress.partitions <= MANY_PARTITIONS;
+                let is_known = left < u64::from(OPEN_AT_MOST) && progress.partitions <= MANY_PARTITIONS;
                 bar.show(progress.tasks_ended(), progress.tasks().max(progress.tasks_ended() + left));
                 bar.show_partitions(progress.partitions_ended(), progress.partitions);
                 slowest = if progress.partitions > MANY_PARTITIONS { SELDOM } else { OFTEN };
@@ -203,7 +203,7 @@ impl Job {
     async fn open_tasks(&self) -> Result<u64, Error> {
         let mut open = 0;
         for status in [TaskStatus::Queued, TaskStatus::Dispatched, TaskStatus::Executing] {
-            open += self.tasks(status, OPEN_AT_MOST as u32).await?.len() as u64;
+            open += self.tasks(status, OPEN_AT_MOST).await?.len() as u64;
         }
         Ok(open)
     }

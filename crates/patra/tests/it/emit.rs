@@ -102,7 +102,7 @@ async fn what_is_stored_is_told_in_its_order_until_it_is_heard() {
         assert!(records.iter().all(|record| record["change"] == "inserted"));
         let keys: BTreeSet<_> = records.iter().map(|record| text(record, "idempotency_key")).collect();
         assert_eq!(keys.len(), 90);
-        crate::tweets::schedule::wait(&desk, "that all are delivered", || {
+        desk.wait("that all are delivered", || {
             desk.place.list(&["outbox"]).iter().all(|event| event["status_code"] == "DELIVERED")
         });
         let outbox = desk.place.list(&["outbox"]);

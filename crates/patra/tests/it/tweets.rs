@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test that waits for another process")]
 
-pub(crate) mod schedule;
+mod schedule;
 
 use std::time::Duration;
 
@@ -171,7 +171,7 @@ async fn a_refused_key_stops_the_scrape_and_is_told() {
             "{done}"
         );
         assert_eq!((&done["result"]["successful_users"], &done["result"]["users"]), (&json!(0), &json!([])));
-        schedule::wait(desk, "the alert", || desk.log().contains("upstream_refused"));
+        desk.wait("the alert", || desk.log().contains("upstream_refused"));
         assert!(!desk.log().contains(KEY), "the key is nobody's business");
         let failed = desk.log().lines().any(|line| line.contains("WARN") && line.contains("not collected"));
         assert!(failed && desk.log().contains("UPSTREAM_AUTH_FAILED"), "{}", desk.log());
@@ -222,7 +222,7 @@ async fn a_scrape_that_is_cancelled_has_failed_and_says_so() {
         let begun = start(desk, &json!({ "usernames": "fine,slow", "limit": 20 }));
         let task = begun.body["task_id"].as_str().unwrap().to_owned();
         let status = || desk.call("GET", &format!("/api/admin/scrape/{task}"), None, None).body;
-        schedule::wait(desk, "the first user", || status()["progress"]["current"] == 1);
+        desk.wait("the first user", || status()["progress"]["current"] == 1);
         let cancelled = desk.call("POST", &format!("/api/v1/jobs/{task}/cancel"), None, Some(&json!({})));
         assert!(cancelled.status < 300, "{}", cancelled.body);
         let done = finished(desk, &task);
@@ -366,7 +366,7 @@ async fn a_provider_that_asks_for_silence_too_often_is_told_of() {
     everywhere(&Tweets { faults: vec![busy], ..Tweets::default() }, &[], |desk| {
         let done = scrape(desk, &json!({ "usernames": "busy", "limit": 20 }));
         assert_eq!((&done["status"], &done["error"]["code"]), (&json!("failed"), &json!("RATE_LIMITED")), "{done}");
-        schedule::wait(desk, "the alert", || desk.log().contains("upstream_throttles"));
+        desk.wait("the alert", || desk.log().contains("upstream_throttles"));
         let asked = desk.far.log().iter().filter(|entry| entry.status == 429).count();
         assert_eq!(asked, 4, "once, and three times again");
     });

@@ -90,6 +90,17 @@ impl Desk {
         self.variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     }
 
+    #[track_caller]
+    pub(crate) fn wait(&self, what: &str, mut until: impl FnMut() -> bool) {
+        for _ in 0..600 {
+            if until() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("not seen: {what}: {}", self.log());
+    }
+
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }

@@ -1,7 +1,5 @@
 //! Users who are followed: by the clock, by an interval, and over the death of the process.
 
-use std::time::Duration;
-
 use patra_upstream::{TweetAnswer, TweetFault, Tweets};
 use serde_json::{Value, json};
 
@@ -11,21 +9,10 @@ use crate::support::Place;
 
 /// Makes the clock ask now: what it has seen to lies far back.
 fn ring(desk: &Desk, seen_to: &str) {
-    wait(desk, "it has looked at the clock", || {
+    desk.wait("it has looked at the clock", || {
         !desk.sql("SELECT 1 FROM config WHERE config_key = 'scraper.cron_seen_to'").is_empty()
     });
     desk.sql(&format!("UPDATE config SET config_value = '{seen_to}' WHERE config_key = 'scraper.cron_seen_to'"));
-}
-
-#[track_caller]
-pub(crate) fn wait(desk: &Desk, what: &str, mut until: impl FnMut() -> bool) {
-    for _ in 0..600 {
-        if until() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    panic!("not seen: {what}: {}", desk.log());
 }
 
 fn scrapes(desk: &Desk) -> Vec<Value> {
@@ -41,12 +28,12 @@ async fn all_are_scraped_by_the_clock_as_one_job_and_never_twice_at_once() {
     let settings = [("SCRAPER_CRON", "0 * * * *"), ("SCRAPER_USERNAMES", "alice,bob"), ("COLLECTOR_TICK", "1")];
     everywhere(&tweets, &settings, |desk| {
         ring(desk, "2026-01-01T00:00:00Z");
-        wait(desk, "a job", || !scrapes(desk).is_empty());
+        desk.wait("a job", || !scrapes(desk).is_empty());
         let task = scrapes(desk)[0]["public_id"].as_str().unwrap().to_owned();
         assert_eq!(scrapes(desk)[0]["trigger_type_code"], "SCHEDULE");
         // The clock asks again while it runs.
         ring(desk, "2026-01-02T00:00:00Z");
-        wait(desk, "a warning that names it", || {
+        desk.wait("a warning that names it", || {
             desk.log().lines().any(|line| line.contains("is still running") && line.contains(&task))
         });
         let running = desk.call("GET", "/api/admin/scrape?status=running", None, None).body;
@@ -55,7 +42,7 @@ async fn all_are_scraped_by_the_clock_as_one_job_and_never_twice_at_once() {
         let done = finished(desk, &task);
         assert_eq!(done["result"]["successful_users"], 2, "{done}");
         assert_eq!(scrapes(desk).len(), 1, "the second one was skipped");
-        wait(desk, "the report", || desk.log().contains("a scrape has ended"));
+        desk.wait("the report", || desk.log().contains("a scrape has ended"));
         let log = desk.log();
         let lines = |what: &str| log.lines().filter(|line| line.contains(what)).map(str::to_owned).collect::<Vec<_>>();
         let users = lines("\"collected\"").len() + lines(" collected ").len();
@@ -120,7 +107,7 @@ async fn a_scrape_whose_process_dies_is_ended_by_the_next() {
         let mut desk = Desk::open(place, far, &settings);
         let task = start(&desk, &json!({ "usernames": "carol,dave,erin", "limit": 40 })).body["task_id"].clone();
         let task = task.as_str().unwrap();
-        wait(&desk, "requests", || desk.far.stats().data_requests > 1);
+        desk.wait("requests", || desk.far.stats().data_requests > 1);
         desk.restart();
         let done = finished(&desk, task);
         assert_eq!((&done["status"], &done["result"]["new_tweets"]), (&json!("completed"), &json!(120)), "{done}");
