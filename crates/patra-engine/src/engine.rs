@@ -18,6 +18,7 @@ use crate::events::Listener;
 use crate::executor::Work;
 use crate::gate::Gate;
 use crate::health::Wards;
+use crate::line::Lines;
 use crate::metrics::Metrics;
 use crate::pool::Rules;
 use crate::prepared::Prepared;
@@ -46,6 +47,7 @@ impl Engine {
             gate,
             batches: AtomicU64::new(0),
             wards: Wards::new(options.seed, options.slow_commit),
+            lines: Lines::default(),
             credentials: Credentials::new(ports.clone(), options.credentials.clone(), options.owner.clone()),
             prepared: Prepared::default(),
             listener,

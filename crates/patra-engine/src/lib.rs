@@ -19,6 +19,7 @@ mod executor;
 pub mod gate;
 mod health;
 pub mod keeper;
+mod line;
 pub mod metrics;
 pub mod operations;
 mod outbox;

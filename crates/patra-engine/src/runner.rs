@@ -18,12 +18,13 @@ use patra_core::params::{self, Params};
 use patra_core::port::Boxed;
 use patra_core::protocol::run::{Ended, Got, Outcome, Page, Refusal, Run, Want};
 use patra_core::rng::Rng;
-use patra_core::tx::{Captured, Done, Inventory, Lease, TxError, job_type};
+use patra_core::tx::{Captured, Done, Inventory, Lease, Tx, TxError, job_type};
 use patra_core::{Code, Level, Ts, Window};
 
 use crate::crash;
 use crate::events::{self, RunEvent};
 use crate::gate::{Asker, Feedback, Lane, Token, comes_first};
+use crate::line::{Head, Turn};
 use crate::pool;
 use crate::prepared::Spec;
 use crate::scrape::{self, existence};
@@ -61,6 +62,7 @@ pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, rng: Rng, signals: mp
         details: false,
         pace: None,
         refused: None,
+        head: None,
         batches: BTreeMap::new(),
         shared,
     };
@@ -87,6 +89,8 @@ struct Runner {
     pace: Option<Word>,
     /// What the last answer was refused with, until something else is asked.
     refused: Option<Code>,
+    /// Of the line at the cursor, from the event to the value.
+    head: Option<Head>,
     /// Batches that are being read, or wait for their commit.
     batches: BTreeMap<u32, Span>,
     in_flight: FuturesUnordered<Boxed<'static, Event>>,
@@ -96,6 +100,8 @@ enum Event {
     Got(Got),
     /// The store's answer, how long it took, and the batches that it is about.
     Stored(Result<Done, TxError>, Duration, Vec<u32>),
+    /// The cursor's event, by the head of its line.
+    Recorded(Result<Done, TxError>, Duration, Head),
     Permitted(Result<Token, (Why, Ts)>, Advice),
     /// What left has been answered.
     Fetched(Departure, Result<Box<Page>, Box<Refusal>>),
@@ -141,6 +147,11 @@ impl Runner {
                     self.tell_stored(&answer, took, &pages);
                     self.machine.on(now, Got::Tx(answer), &mut wants);
                 }
+                Some(Event::Recorded(answer, took, head)) => {
+                    self.head = answer.is_ok().then_some(head);
+                    self.tell_stored(&answer, took, &[]);
+                    self.machine.on(now, Got::Tx(answer), &mut wants);
+                }
                 Some(Event::Permitted(permitted, advice)) => {
                     let got = self.permitted(permitted, advice);
                     self.machine.on(now, got, &mut wants);
@@ -167,7 +178,25 @@ impl Runner {
         let mut at = 0;
         while at < wants.len() {
             match wants[at].clone() {
+                Want::Tx(Tx::RecordAdvance(mut record)) => {
+                    self.head = None;
+                    let shared = Arc::clone(&self.shared);
+                    self.in_flight.push(Box::pin(async move {
+                        let head = match shared.lines.join(&mut record).await {
+                            Turn::Told(advance) => return Event::Got(Got::Tx(Ok(Done::RecordAdvance(advance)))),
+                            Turn::Ask(head) => head,
+                        };
+                        let sent = shared.ports.clock.steady();
+                        let answer =
+                            crash::around("run", "RecordAdvance", || shared.ports.store.execute(record.into())).await;
+                        if let Ok(Done::RecordAdvance(advance)) = &answer {
+                            head.tell(advance);
+                        }
+                        Event::Recorded(answer, shared.ports.clock.steady().since(sent), head)
+                    }));
+                }
                 Want::Tx(tx) => {
+                    let head = self.head.take();
                     let shared = Arc::clone(&self.shared);
                     let job_type = Arc::clone(&self.job_type);
                     let pages: Vec<_> = tx.pages().iter().map(|page| page.batch_no).collect();
@@ -187,6 +216,7 @@ impl Runner {
                         for _ in committed.iter().filter(|page| page.captured == Captured::Failed) {
                             shared.capture.failed(&job_type, "the store refused them");
                         }
+                        drop(head);
                         Event::Stored(answer, now.since(sent), pages)
                     };
                     self.in_flight.push(Box::pin(step.instrument(span)));
@@ -264,6 +294,7 @@ impl Runner {
                     }));
                 }
                 Want::Finished(ended) => {
+                    self.head = None;
                     if let Some(word) = self.pace.take() {
                         self.feed_back(word);
                     }

@@ -19,6 +19,7 @@ use crate::events::Listener;
 use crate::gate::Gate;
 use crate::health::Wards;
 use crate::keeper::KeeperOptions;
+use crate::line::Lines;
 use crate::metrics::Metrics;
 use crate::pool::Rules;
 use crate::prepared::Prepared;
@@ -109,6 +110,7 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) gate: Arc<Gate>,
     pub(crate) wards: Wards,
+    pub(crate) lines: Lines,
     pub(crate) metrics: Arc<Metrics>,
     /// Batches so far, for those who log some of them.
     pub(crate) batches: AtomicU64,

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use patra_core::params::Params;
 use patra_core::port::query::{Cell, Filter, Progress, View};
-use patra_core::port::{CommandsExt, Store};
+use patra_core::port::{Clock as _, CommandsExt, Store};
 use patra_core::state::{Operation, TaskStatus, TriggerStatus, TriggerType};
 use patra_core::tx::Fire;
 use patra_engine::ask::{self, Ask};
@@ -106,15 +106,15 @@ fn refused(error: registry::Error) -> Error {
     }
 }
 
-/// How often progress is looked at. With many partitions a look is not cheap.
+/// How often progress is looked at: soon at first, then four times a second, and for no more than a tenth of the time: with many
+/// tasks or partitions a look is not cheap.
 const AT_FIRST: Duration = Duration::from_millis(20);
 const OFTEN: Duration = Duration::from_millis(250);
-const SELDOM: Duration = Duration::from_secs(3);
+const REST: u32 = 9;
 /// Open tasks are counted up to this, in each state.
 const OPEN_AT_MOST: u32 = 50;
 /// So few tasks end soon.
 const FEW: u64 = 8;
-const MANY_PARTITIONS: u64 = 5_000;
 
 /// When nothing is at work for so long, it is told why.
 const QUIET: Duration = Duration::from_secs(2);
@@ -137,20 +137,19 @@ impl Job {
     /// queue belongs to it too.
     async fn wait(&self, counts: &Arc<Counts>, signals: &Signals) -> Result<Option<Progress>, Error> {
         let bar = Bar::new(Arc::clone(counts));
-        let (mut pause, mut slowest) = (AT_FIRST, OFTEN);
+        let mut pause = AT_FIRST;
         let (mut quiet, mut told) = (Duration::ZERO, None);
         let end = loop {
             if signals.stop.is_cancelled() {
                 break None;
             }
             let (ended, mut open) = (counts.ended(), 1);
+            let looked = SystemClock.steady();
             if let Ok(Some(progress)) = self.store.progress(&self.public_id).await {
                 let left = self.open_tasks().await.unwrap_or(1);
-                let is_known = left < u64::from(OPEN_AT_MOST) && progress.partitions <= MANY_PARTITIONS;
                 bar.show(progress.tasks_ended(), progress.tasks().max(progress.tasks_ended() + left));
                 bar.show_partitions(progress.partitions_ended(), progress.partitions);
-                slowest = if progress.partitions > MANY_PARTITIONS { SELDOM } else { OFTEN };
-                open = if is_known { left.max(1) } else { u64::MAX };
+                open = if left < u64::from(OPEN_AT_MOST) { left.max(1) } else { u64::MAX };
                 if progress.is_finished() && left == 0 {
                     break Some(progress);
                 }
@@ -163,12 +162,13 @@ impl Job {
                     self.tell_wait(&mut told).await;
                 }
             }
+            let took = SystemClock.steady().since(looked);
             tokio::select! {
                 () = signals.stop.cancelled() => {}
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(slowest),
-                // As many have ended as there were: one of them may have been the last. Not without a rest: a look takes time too.
+                () = tokio::time::sleep(pause.max(took * REST)) => pause = (pause * 2).min(OFTEN),
+                // As many have ended as there were: one of them may have been the last. Not without a rest.
                 () = async {
-                    tokio::time::sleep(AT_FIRST).await;
+                    tokio::time::sleep(took.max(AT_FIRST)).await;
                     counts.until_ended(ended.saturating_add(open)).await;
                 } => (pause, quiet) = (if open > FEW { pause } else { AT_FIRST }, Duration::ZERO),
             }
