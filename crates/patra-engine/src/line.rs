@@ -1,13 +1,13 @@
 //! The line at a cursor. Of the tasks of one cursor that end at about the same time in this process, one asks the store how far
 //! it is complete and moves the value, for all that had ended when it asked: the store sees a question, not a crowd.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::OwnedMutexGuard;
 
-use patra_core::tx::{Advance, RecordAdvance};
-use patra_core::{CursorId, Ts};
+use patra_core::tx::{Advance, Cause, RecordAdvance, TxError};
+use patra_core::{CursorId, RunId};
 
 use crate::shared::lock;
 
@@ -16,7 +16,7 @@ pub(crate) struct Lines(Mutex<HashMap<CursorId, Arc<Line>>>);
 
 #[derive(Default, Debug)]
 struct Line {
-    /// One at a time, in the order in which they came.
+    /// One at a time.
     head: Arc<tokio::sync::Mutex<()>>,
     seen: Mutex<Seen>,
 }
@@ -24,18 +24,19 @@ struct Line {
 #[derive(Default, Debug)]
 struct Seen {
     came: u64,
-    /// Of those who are or were in the line.
-    observed_max: Option<Ts>,
+    /// What those want to have said who were not told yet, with the number under which they came.
+    wanted: BTreeMap<Option<RunId>, (u64, RecordAdvance)>,
     /// What the last one was told, and how many had come when it asked.
-    told: Option<(u64, Advance)>,
+    told: Option<(u64, Result<Advance, TxError>)>,
 }
 
-/// Whoever is at the head.
+/// What becomes of one who has waited.
 #[derive(Debug)]
 pub(crate) enum Turn {
-    Ask(Head),
+    /// To ask this.
+    Ask(Head, RecordAdvance),
     /// Another asked after this one had come.
-    Told(Advance),
+    Told(Result<Advance, TxError>),
 }
 
 /// The head of a line, until it is dropped.
@@ -47,8 +48,9 @@ pub(crate) struct Head {
 }
 
 impl Lines {
-    /// Waits for a turn. Comes back with what `record` is to say for all who are in the line.
-    pub(crate) async fn join(&self, record: &mut RecordAdvance) -> Turn {
+    /// Waits for a turn. Whoever has to ask says for all who wait what they observed and what came late. `anew`: to be told what
+    /// another was told does not do.
+    pub(crate) async fn join(&self, record: RecordAdvance, anew: bool) -> Turn {
         let line = {
             let mut lines = lock(&self.0);
             lines.retain(|_, line| Arc::strong_count(line) > 1);
@@ -56,27 +58,41 @@ impl Lines {
         };
         let place = {
             let mut seen = lock(&line.seen);
-            seen.observed_max = seen.observed_max.max(record.observed_max);
             seen.came += 1;
-            seen.came
+            let place = seen.came;
+            seen.wanted.insert(record.cause.map(|cause| cause.run), (place, record));
+            place
         };
         let held = Arc::clone(&line.head).lock_owned().await;
-        let came = {
+        let (came, record) = {
             let seen = lock(&line.seen);
-            if let Some((_, told)) = seen.told.as_ref().filter(|(came, _)| *came >= place) {
+            if let Some((_, told)) = seen.told.as_ref().filter(|(came, _)| *came >= place && !anew) {
                 return Turn::Told(told.clone());
             }
-            record.observed_max = seen.observed_max;
-            seen.came
+            (seen.came, seen.wanted.values().fold(record, |all, (_, one)| together(all, one)))
         };
-        Turn::Ask(Head { line, came, _held: held })
+        Turn::Ask(Head { line, came, _held: held }, record)
     }
+}
+
+fn together(all: RecordAdvance, one: &RecordAdvance) -> RecordAdvance {
+    let is_another = |cause: &Cause| one.cause.is_some_and(|other| other.run != cause.run);
+    let late = one.cause.map_or(0, |other| other.late);
+    let cause = all.cause.map(|cause| match is_another(&cause) {
+        true => Cause { late: cause.late.saturating_add(late), ..cause },
+        false => cause,
+    });
+    RecordAdvance { cause, observed_max: all.observed_max.max(one.observed_max), ..all }
 }
 
 impl Head {
     /// Those who had come when this one asked need not ask.
-    pub(crate) fn tell(&self, answer: &Advance) {
-        lock(&self.line.seen).told = Some((self.came, answer.clone()));
+    pub(crate) fn tell(&self, answer: Result<Advance, TxError>) {
+        let mut seen = lock(&self.line.seen);
+        if answer.is_ok() {
+            seen.wanted.retain(|_, (place, _)| *place > self.came);
+        }
+        seen.told = Some((self.came, answer));
     }
 }
 
@@ -85,11 +101,13 @@ mod tests {
     use futures_util::FutureExt as _;
     use patra_core::cursor::Mark;
     use patra_core::state::Direction;
+    use patra_core::{TaskId, Ts};
 
     use super::*;
 
-    fn record(cursor: i64, observed: i64) -> RecordAdvance {
-        RecordAdvance { cursor: CursorId(cursor), cause: None, observed_max: Some(Ts::from_secs(observed)) }
+    fn record(run: i64, observed: i64, late: u32) -> RecordAdvance {
+        let cause = Cause { task: TaskId(run), run: RunId(run), batch_no: 1, late };
+        RecordAdvance { cursor: CursorId(1), cause: Some(cause), observed_max: Some(Ts::from_secs(observed)) }
     }
 
     fn answer(secs: i64) -> Advance {
@@ -97,46 +115,79 @@ mod tests {
         Advance { direction: Direction::Forward, value: None, target, by: None, version: 1 }
     }
 
-    fn head(turn: Option<Turn>) -> Head {
+    fn asks(turn: Option<Turn>) -> (Head, RecordAdvance) {
         match turn {
-            Some(Turn::Ask(head)) => head,
+            Some(Turn::Ask(head, record)) => (head, record),
             other => panic!("not at the head: {other:?}"),
         }
+    }
+
+    /// Stands in the line, and waits.
+    macro_rules! waits {
+        ($lines:ident, $record:expr) => {{
+            let mut waits = Box::pin($lines.join($record, false));
+            assert!(waits.as_mut().now_or_never().is_none());
+            waits
+        }};
     }
 
     #[test]
     fn one_asks_for_all_who_had_come_and_who_came_later_asks_again() {
         let lines = Lines::default();
-        let [mut first, mut second, mut third, mut late] = [3, 9, 5, 7].map(|observed| record(1, observed));
-        let leads = head(lines.join(&mut first).now_or_never());
-        let (mut waits, mut waits_too) = (Box::pin(lines.join(&mut second)), Box::pin(lines.join(&mut third)));
-        assert!(waits.as_mut().now_or_never().is_none() && waits_too.as_mut().now_or_never().is_none());
+        let (head, asked) = asks(lines.join(record(1, 3, 1), false).now_or_never());
+        assert_eq!(asked, record(1, 3, 1));
+        let (second, third) = (waits!(lines, record(2, 9, 2)), waits!(lines, record(3, 5, 4)));
         // Another cursor has a line of its own.
-        head(lines.join(&mut record(2, 1)).now_or_never());
-        leads.tell(&answer(10));
-        drop(leads);
+        asks(lines.join(RecordAdvance { cursor: CursorId(2), ..record(9, 9, 9) }, false).now_or_never());
+        head.tell(Ok(answer(10)));
+        drop(head);
         // The first had asked before the others came.
-        let leads = head(waits.now_or_never());
-        assert_eq!(second.observed_max, Some(Ts::from_secs(9)));
-        let mut comes_late = Box::pin(lines.join(&mut late));
-        assert!(comes_late.as_mut().now_or_never().is_none());
-        leads.tell(&answer(20));
-        drop(leads);
-        assert!(matches!(waits_too.now_or_never(), Some(Turn::Told(told)) if told == answer(20)));
-        head(comes_late.now_or_never());
-        assert_eq!(late.observed_max, Some(Ts::from_secs(9)), "what the others observed is said too");
+        let (head, asked) = asks(second.now_or_never());
+        assert_eq!(
+            asked,
+            record(2, 9, 6),
+            "what all who wait observed and what came late, and nothing of those who were told"
+        );
+        let late = waits!(lines, record(4, 7, 0));
+        head.tell(Ok(answer(20)));
+        drop(head);
+        assert!(matches!(third.now_or_never(), Some(Turn::Told(told)) if told == Ok(answer(20))));
+        assert_eq!(asks(late.now_or_never()).1, record(4, 7, 0));
     }
 
     #[test]
-    fn one_who_dies_or_is_refused_is_followed_by_the_next() {
+    fn an_error_is_told_too_and_what_was_to_be_said_is_not_lost() {
         let lines = Lines::default();
-        let (mut first, mut second, mut third) = (record(1, 1), record(1, 1), record(1, 1));
-        let leads = head(lines.join(&mut first).now_or_never());
-        let (mut gone, mut waits) = (Box::pin(lines.join(&mut second)), Box::pin(lines.join(&mut third)));
-        assert!(gone.as_mut().now_or_never().is_none() && waits.as_mut().now_or_never().is_none());
-        drop((leads, gone));
-        head(waits.now_or_never());
-        assert!(lock(&lines.0).len() == 1 && lines.join(&mut record(2, 1)).now_or_never().is_some());
-        assert_eq!(lock(&lines.0).len(), 1, "lines that nobody is in are forgotten");
+        let (head, _) = asks(lines.join(record(1, 1, 1), false).now_or_never());
+        let (second, third) = (waits!(lines, record(2, 9, 2)), waits!(lines, record(3, 5, 4)));
+        drop(head);
+        let (head, _) = asks(second.now_or_never());
+        let fourth = waits!(lines, record(4, 7, 8));
+        head.tell(Err(TxError::Busy));
+        drop(head);
+        assert!(matches!(third.now_or_never(), Some(Turn::Told(Err(TxError::Busy)))));
+        let (head, asked) = asks(fourth.now_or_never());
+        assert_eq!(asked, record(4, 9, 15), "for all of them, and also for the one who died");
+        let (back, mut anew) = (waits!(lines, record(3, 5, 4)), Box::pin(lines.join(record(2, 9, 2), true)));
+        assert!(anew.as_mut().now_or_never().is_none());
+        head.tell(Ok(answer(10)));
+        drop(head);
+        let (head, asked) = asks(back.now_or_never());
+        assert_eq!(asked, record(3, 9, 6), "of those who are back, once");
+        head.tell(Ok(answer(20)));
+        drop(head);
+        // Whoever has lost a race for the value must see where that is now.
+        asks(anew.now_or_never());
+    }
+
+    #[test]
+    fn one_who_dies_is_followed_by_the_next_and_empty_lines_are_forgotten() {
+        let lines = Lines::default();
+        let (head, _) = asks(lines.join(record(1, 1, 0), false).now_or_never());
+        let (gone, next) = (waits!(lines, record(2, 1, 0)), waits!(lines, record(3, 1, 0)));
+        drop((head, gone));
+        asks(next.now_or_never());
+        asks(lines.join(RecordAdvance { cursor: CursorId(2), ..record(4, 1, 0) }, false).now_or_never());
+        assert_eq!(lock(&lines.0).len(), 1);
     }
 }

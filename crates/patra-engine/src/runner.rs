@@ -15,7 +15,7 @@ use patra_core::bounds::Segment;
 use patra_core::gate::{Decision, Signal as Pace, Why};
 use patra_core::health::{Advice, Answer};
 use patra_core::params::{self, Params};
-use patra_core::port::Boxed;
+use patra_core::port::{Boxed, CommandsExt as _};
 use patra_core::protocol::run::{Ended, Got, Outcome, Page, Refusal, Run, Want};
 use patra_core::rng::Rng;
 use patra_core::tx::{Captured, Done, Inventory, Lease, Tx, TxError, job_type};
@@ -63,6 +63,7 @@ pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, rng: Rng, signals: mp
         pace: None,
         refused: None,
         head: None,
+        has_moved: false,
         batches: BTreeMap::new(),
         shared,
     };
@@ -91,6 +92,8 @@ struct Runner {
     refused: Option<Code>,
     /// Of the line at the cursor, from the event to the value.
     head: Option<Head>,
+    /// It has asked to move the value.
+    has_moved: bool,
     /// Batches that are being read, or wait for their commit.
     batches: BTreeMap<u32, Span>,
     in_flight: FuturesUnordered<Boxed<'static, Event>>,
@@ -178,25 +181,25 @@ impl Runner {
         let mut at = 0;
         while at < wants.len() {
             match wants[at].clone() {
-                Want::Tx(Tx::RecordAdvance(mut record)) => {
+                Want::Tx(Tx::RecordAdvance(record)) => {
                     self.head = None;
-                    let shared = Arc::clone(&self.shared);
+                    let (shared, anew) = (Arc::clone(&self.shared), self.has_moved);
                     self.in_flight.push(Box::pin(async move {
-                        let head = match shared.lines.join(&mut record).await {
-                            Turn::Told(advance) => return Event::Got(Got::Tx(Ok(Done::RecordAdvance(advance)))),
-                            Turn::Ask(head) => head,
+                        let (head, record) = match shared.lines.join(record, anew).await {
+                            Turn::Told(told) => return Event::Got(Got::Tx(told.map(Done::RecordAdvance))),
+                            Turn::Ask(head, record) => (head, record),
                         };
                         let sent = shared.ports.clock.steady();
-                        let answer =
-                            crash::around("run", "RecordAdvance", || shared.ports.store.execute(record.into())).await;
-                        if let Ok(Done::RecordAdvance(advance)) = &answer {
-                            head.tell(advance);
-                        }
-                        Event::Recorded(answer, shared.ports.clock.steady().since(sent), head)
+                        let ask = || shared.ports.store.run(record);
+                        let answer = crash::around("run", "RecordAdvance", ask).await;
+                        head.tell(answer.clone());
+                        let took = shared.ports.clock.steady().since(sent);
+                        Event::Recorded(answer.map(Done::RecordAdvance), took, head)
                     }));
                 }
                 Want::Tx(tx) => {
                     let head = self.head.take();
+                    self.has_moved |= matches!(tx, Tx::AdvanceCursor(_));
                     let shared = Arc::clone(&self.shared);
                     let job_type = Arc::clone(&self.job_type);
                     let pages: Vec<_> = tx.pages().iter().map(|page| page.batch_no).collect();

@@ -25,6 +25,9 @@ const MOST_MEMBERS: usize = 64;
 /// classes they are shared as all are. Long enough for members to ask twice.
 const LAST_CALL: Duration = Duration::from_millis(250);
 
+/// How long what is fetched ahead should be good for: until the next question was put and answered.
+const LASTS: Duration = Duration::from_millis(250);
+
 /// The longest silence that a far side is granted.
 const LONGEST_COOLDOWN: Duration = Duration::from_secs(28 * 3_600);
 
@@ -294,16 +297,24 @@ impl State {
         Ok(allowed)
     }
 
-    /// What is near is taken in its order. Of the rest, as far as the share goes, those who wait get the first, and what is to
+    /// What is near is taken first, in its order. Of the rest, as far as the share goes, those who wait get the first, and what is to
     /// come is spread evenly over the horizon.
     fn pick(&self, pace: &Pace, ask: &Ask, usable: Ts, want: u32, now: Ts) -> Vec<(usize, Slot)> {
         let wanted = want.div_ceil(pace.permits) as usize;
         let last_call = now + ask.lead.min(MOST_LEAD) + LAST_CALL;
-        let (mut picked, far): (Vec<_>, Vec<_>) = self.slots.free(usable).partition(|(_, slot)| slot.at <= last_call);
+        let (near, far): (Vec<_>, Vec<_>) = self.slots.free(usable).partition(|(_, slot)| slot.at <= last_call);
         let (share, alone) = self.share(ask, now);
         let part = f64::from(ask.percent.clamp(1, 100)) / 100.0;
-        let near = if alone { part } else { share * part };
-        picked.truncate(wanted.min((picked.len() as f64 * near).ceil() as usize));
+        let most = near.len() as f64 * if alone { part } else { share * part };
+        let (waiting, ahead) = {
+            let all = wanted.min(most.ceil() as usize);
+            let waiting = all.min(ask.now.div_ceil(pace.permits) as usize);
+            (waiting, all - waiting)
+        };
+        // Those who wait use what would be the first to go bad; what is fetched ahead must last until there is more.
+        let lasting = near.partition_point(|(_, slot)| slot.at < now.min(usable + LASTS));
+        let from = lasting.min(near.len() - ahead).max(waiting);
+        let mut picked = [&near[..waiting], &near[from..from + ahead]].concat();
         let held = (ask.held / pace.permits) as usize + picked.len();
         let share = share * part;
         let own = ((HORIZON.as_micros() as f64 / pace.step as f64 * share).ceil() as usize).max(1);

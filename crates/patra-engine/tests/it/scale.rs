@@ -15,7 +15,10 @@ fn fine() -> String {
 
 /// A world in which a number of planners have planned everything, and were stopped.
 async fn planned(planners: usize) -> World {
-    let world = World::new(FarSide { latency: Duration::from_secs(1), ..FarSide::with(120) });
+    plan(World::new(FarSide { latency: Duration::from_secs(1), ..FarSide::with(120) }), planners).await
+}
+
+async fn plan(world: World, planners: usize) -> World {
     world.apply(&fine()).await;
     world.ask("job").await;
     let mut engines = Vec::new();
@@ -74,5 +77,29 @@ async fn twice_as_many_executors_take_half_the_time() {
     for pair in took.windows(2) {
         let gain = pair[0] / pair[1];
         assert!((1.7..=2.3).contains(&gain), "{gain} times as fast: {took:?}");
+    }
+}
+
+/// Tasks that end together ask together: the crowd at the cursor is one question long.
+// covers: ING-10.3-01, ING-5.4-12
+#[tokio::test(start_paused = true)]
+async fn tasks_that_end_at_once_move_their_cursor_together() {
+    for executors in [1, 2] {
+        let far = FarSide { latency: Duration::from_secs(1), ..FarSide::with(120) };
+        let (world, switch) = World::new(far).with_switch();
+        let world = plan(world, 1).await;
+        switch.thoughtful.store(true, Relaxed);
+        let before = switch.cursor_asked.load(Relaxed);
+        let mut engines = Vec::new();
+        for at in 0..executors {
+            engines.push(world.start_with(&format!("executor {at}"), &[Role::Executor], 30 / executors).await);
+        }
+        world.finished("job").await;
+        assert_eq!((world.cursor(), world.items()), (Some(END), 120));
+        let asked = switch.cursor_asked.load(Relaxed) - before;
+        assert!((2..=30).contains(&asked), "{asked} questions for sixty tasks that end thirty at a time");
+        for engine in engines {
+            stop(engine).await;
+        }
     }
 }

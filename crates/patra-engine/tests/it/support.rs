@@ -94,10 +94,14 @@ impl World {
     }
 
     pub(crate) async fn start_as(&self, owner: &str, roles: &[Role]) -> Engine {
+        self.start_with(owner, roles, 2).await
+    }
+
+    pub(crate) async fn start_with(&self, owner: &str, roles: &[Role], concurrency: u32) -> Engine {
         let ports =
             Ports { store: Arc::clone(&self.port), transport: self.transport.clone(), clock: self.clock.clone() };
         let options =
-            Options { lease: Duration::from_secs(10), concurrency: 2, roles: roles.to_vec(), ..Options::new(owner) };
+            Options { lease: Duration::from_secs(10), concurrency, roles: roles.to_vec(), ..Options::new(owner) };
         Engine::start(ports, options, Arc::new(())).await.unwrap()
     }
 
@@ -252,6 +256,10 @@ pub(crate) struct Switch {
     pub(crate) mute: AtomicBool,
     /// Whoever carries them dies.
     pub(crate) deadly: AtomicBool,
+    /// Questions about a cursor take their time.
+    pub(crate) thoughtful: AtomicBool,
+    /// How often it was asked how far a cursor is complete.
+    pub(crate) cursor_asked: AtomicU64,
     pub(crate) asked: AtomicU64,
     /// Those that had something to tell.
     pub(crate) told: AtomicU64,
@@ -297,6 +305,14 @@ impl Commands for Flaky {
         Box::pin(async move {
             if self.switch.away.load(Relaxed) {
                 return Err(TxError::Unavailable("away".into()));
+            }
+            if let Tx::RecordAdvance(_) | Tx::AdvanceCursor(_) = &tx
+                && self.switch.thoughtful.load(Relaxed)
+            {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            if let Tx::RecordAdvance(_) = &tx {
+                self.switch.cursor_asked.fetch_add(1, Relaxed);
             }
             if let Tx::AskGate(question) = &tx {
                 self.switch.asked.fetch_add(1, Relaxed);

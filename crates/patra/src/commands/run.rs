@@ -106,10 +106,11 @@ fn refused(error: registry::Error) -> Error {
     }
 }
 
-/// How often progress is looked at: soon at first, then four times a second, and for no more than a tenth of the time: with many
-/// tasks or partitions a look is not cheap.
+/// How often progress is looked at: soon at first, then four times a second. With many tasks or partitions a look is not cheap: it
+/// takes a tenth of the time at most, unless it takes very long.
 const AT_FIRST: Duration = Duration::from_millis(20);
 const OFTEN: Duration = Duration::from_millis(250);
+const SELDOM: Duration = Duration::from_secs(3);
 const REST: u32 = 9;
 /// Open tasks are counted up to this, in each state.
 const OPEN_AT_MOST: u32 = 50;
@@ -138,39 +139,46 @@ impl Job {
     async fn wait(&self, counts: &Arc<Counts>, signals: &Signals) -> Result<Option<Progress>, Error> {
         let bar = Bar::new(Arc::clone(counts));
         let mut pause = AT_FIRST;
-        let (mut quiet, mut told) = (Duration::ZERO, None);
+        let (mut quiet_since, mut told) = (None, None);
         let end = loop {
             if signals.stop.is_cancelled() {
                 break None;
             }
-            let (ended, mut open) = (counts.ended(), 1);
-            let looked = SystemClock.steady();
+            let (ended, began) = (counts.ended(), SystemClock.steady());
+            let (mut rest, mut last) = (pause, 1);
             if let Ok(Some(progress)) = self.store.progress(&self.public_id).await {
                 let left = self.open_tasks().await.unwrap_or(1);
                 bar.show(progress.tasks_ended(), progress.tasks().max(progress.tasks_ended() + left));
                 bar.show_partitions(progress.partitions_ended(), progress.partitions);
-                open = if left < u64::from(OPEN_AT_MOST) { left.max(1) } else { u64::MAX };
                 if progress.is_finished() && left == 0 {
                     break Some(progress);
                 }
                 if progress.tasks_active == 0 && self.held().await?.is_some() {
                     break Some(progress);
                 }
-                quiet = if progress.tasks_active == 0 { quiet + pause } else { Duration::ZERO };
-                if quiet >= QUIET {
-                    quiet = Duration::ZERO;
-                    self.tell_wait(&mut told).await;
+                let now = SystemClock.steady();
+                match progress.tasks_active {
+                    0 => {
+                        let since = *quiet_since.get_or_insert(began);
+                        if now.since(since) >= QUIET {
+                            quiet_since = None;
+                            self.tell_wait(&mut told).await;
+                        }
+                    }
+                    _ => quiet_since = None,
                 }
+                rest = pause.max((now.since(began) * REST).min(SELDOM));
+                let all_known = progress.trigger_status.is_final() && progress.partitions_waiting == 0;
+                last = if all_known && left < u64::from(OPEN_AT_MOST) { left.max(1) } else { u64::MAX };
             }
-            let took = SystemClock.steady().since(looked);
             tokio::select! {
                 () = signals.stop.cancelled() => {}
-                () = tokio::time::sleep(pause.max(took * REST)) => pause = (pause * 2).min(OFTEN),
+                () = tokio::time::sleep(rest) => pause = (pause * 2).min(OFTEN),
                 // As many have ended as there were: one of them may have been the last. Not without a rest.
                 () = async {
-                    tokio::time::sleep(took.max(AT_FIRST)).await;
-                    counts.until_ended(ended.saturating_add(open)).await;
-                } => (pause, quiet) = (if open > FEW { pause } else { AT_FIRST }, Duration::ZERO),
+                    tokio::time::sleep(AT_FIRST).await;
+                    counts.until_ended(ended.saturating_add(last)).await;
+                } => (pause, quiet_since) = (if last > FEW { pause } else { AT_FIRST }, None),
             }
         };
         bar.end();

@@ -264,3 +264,24 @@ fn an_idle_key_lets_its_first_asker_send_at_once_and_the_next_a_step_later() {
         }
     }
 }
+
+#[test]
+fn what_is_fetched_ahead_of_a_full_bucket_lasts_and_who_waits_gets_what_goes_bad_first() {
+    for (per_sec, burst) in [(5_000.0, 5_000.0), (10.0, 20.0), (2.0, 5.0)] {
+        let limits = limits(per_sec, burst);
+        let mut state = State::new(limits, at(0));
+        let lead = Duration::from_millis(10);
+        let answer = state.ask(limits, &Ask { ahead: 3, lead, ..ask("a", 1) }, at(0));
+        let good_until = |slot: &Slot| slot.at + answer.good_for;
+        let (waits, ahead) = answer.slots.split_first().expect("a slot");
+        assert!(good_until(waits) >= at(0) + lead, "{per_sec}: {answer:?}");
+        assert!(!ahead.is_empty() || waits.permits >= 4, "{per_sec}: {answer:?}");
+        for slot in ahead {
+            assert!(slot.at <= at(0), "usable at once: {per_sec}: {answer:?}");
+            assert!(good_until(slot) >= at(250), "{per_sec}: {answer:?}");
+        }
+        // The oldest are left for those who wait, where there are any.
+        let next = state.ask(limits, &ask("b", 1), at(0)).slots[0];
+        assert!(next.at > at(0) || ahead.iter().all(|slot| next.at < slot.at), "{per_sec}: {next:?} {answer:?}");
+    }
+}
