@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::OwnedMutexGuard;
 
-use patra_core::tx::{Advance, Cause, RecordAdvance, TxError};
+use patra_core::tx::{Advance, RecordAdvance, TxError};
 use patra_core::{CursorId, RunId};
 
 use crate::shared::lock;
@@ -69,20 +69,23 @@ impl Lines {
             if let Some((_, told)) = seen.told.as_ref().filter(|(came, _)| *came >= place && !anew) {
                 return Turn::Told(told.clone());
             }
-            (seen.came, seen.wanted.values().fold(record, |all, (_, one)| together(all, one)))
+            (seen.came, together(record, seen.wanted.values().map(|(_, wanted)| wanted)))
         };
         Turn::Ask(Head { line, came, _held: held }, record)
     }
 }
 
-fn together(all: RecordAdvance, one: &RecordAdvance) -> RecordAdvance {
-    let is_another = |cause: &Cause| one.cause.is_some_and(|other| other.run != cause.run);
-    let late = one.cause.map_or(0, |other| other.late);
-    let cause = all.cause.map(|cause| match is_another(&cause) {
-        true => Cause { late: cause.late.saturating_add(late), ..cause },
-        false => cause,
-    });
-    RecordAdvance { cause, observed_max: all.observed_max.max(one.observed_max), ..all }
+/// What all of them observed, and what came late, under the name of one.
+fn together<'a>(mut all: RecordAdvance, others: impl Iterator<Item = &'a RecordAdvance>) -> RecordAdvance {
+    for other in others {
+        all.observed_max = all.observed_max.max(other.observed_max);
+        if let (Some(cause), Some(theirs)) = (&mut all.cause, other.cause)
+            && cause.run != theirs.run
+        {
+            cause.late = cause.late.saturating_add(theirs.late);
+        }
+    }
+    all
 }
 
 impl Head {
@@ -101,6 +104,7 @@ mod tests {
     use futures_util::FutureExt as _;
     use patra_core::cursor::Mark;
     use patra_core::state::Direction;
+    use patra_core::tx::Cause;
     use patra_core::{TaskId, Ts};
 
     use super::*;

@@ -101,10 +101,8 @@ struct Runner {
 
 enum Event {
     Got(Got),
-    /// The store's answer, how long it took, and the batches that it is about.
-    Stored(Result<Done, TxError>, Duration, Vec<u32>),
-    /// The cursor's event, by the head of its line.
-    Recorded(Result<Done, TxError>, Duration, Head),
+    /// The store's answer, how long it took, the batches that it is about, and the head of the line that asked.
+    Stored(Result<Done, TxError>, Duration, Vec<u32>, Option<Head>),
     Permitted(Result<Token, (Why, Ts)>, Advice),
     /// What left has been answered.
     Fetched(Departure, Result<Box<Page>, Box<Refusal>>),
@@ -146,13 +144,9 @@ impl Runner {
             let now = self.now();
             match event {
                 Some(Event::Got(got)) => self.machine.on(now, got, &mut wants),
-                Some(Event::Stored(answer, took, pages)) => {
+                Some(Event::Stored(answer, took, pages, head)) => {
+                    self.head = head.filter(|_| answer.is_ok());
                     self.tell_stored(&answer, took, &pages);
-                    self.machine.on(now, Got::Tx(answer), &mut wants);
-                }
-                Some(Event::Recorded(answer, took, head)) => {
-                    self.head = answer.is_ok().then_some(head);
-                    self.tell_stored(&answer, took, &[]);
                     self.machine.on(now, Got::Tx(answer), &mut wants);
                 }
                 Some(Event::Permitted(permitted, advice)) => {
@@ -194,7 +188,7 @@ impl Runner {
                         let answer = crash::around("run", "RecordAdvance", ask).await;
                         head.tell(answer.clone());
                         let took = shared.ports.clock.steady().since(sent);
-                        Event::Recorded(answer.map(Done::RecordAdvance), took, head)
+                        Event::Stored(answer.map(Done::RecordAdvance), took, Vec::new(), Some(head))
                     }));
                 }
                 Want::Tx(tx) => {
@@ -220,7 +214,7 @@ impl Runner {
                             shared.capture.failed(&job_type, "the store refused them");
                         }
                         drop(head);
-                        Event::Stored(answer, now.since(sent), pages)
+                        Event::Stored(answer, now.since(sent), pages, None)
                     };
                     self.in_flight.push(Box::pin(step.instrument(span)));
                 }

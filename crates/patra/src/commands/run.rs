@@ -157,15 +157,11 @@ impl Job {
                     break Some(progress);
                 }
                 let now = SystemClock.steady();
-                match progress.tasks_active {
-                    0 => {
-                        let since = *quiet_since.get_or_insert(began);
-                        if now.since(since) >= QUIET {
-                            quiet_since = None;
-                            self.tell_wait(&mut told).await;
-                        }
-                    }
-                    _ => quiet_since = None,
+                if progress.tasks_active > 0 {
+                    quiet_since = None;
+                } else if now.since(*quiet_since.get_or_insert(began)) >= QUIET {
+                    quiet_since = None;
+                    self.tell_wait(&mut told).await;
                 }
                 rest = pause.max((now.since(began) * REST).min(SELDOM));
                 let all_known = progress.trigger_status.is_final() && progress.partitions_waiting == 0;
