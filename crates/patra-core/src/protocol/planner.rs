@@ -172,6 +172,21 @@ enum Stage {
     },
 }
 
+impl Stage {
+    /// The trigger at hand, as long as nobody has said what becomes of it.
+    fn into_trigger(self) -> Option<Box<TriggerTaken>> {
+        match self {
+            Stage::Idle | Stage::Firing | Stage::Taking | Stage::Deciding { .. } => None,
+            Stage::Compiling(trigger) | Stage::FanningOut(trigger) => Some(trigger),
+            Stage::Reading { job, .. }
+            | Stage::Settling { job, .. }
+            | Stage::Budgeting { job, .. }
+            | Stage::Asking { job, .. }
+            | Stage::Saving { job, .. } => Some(job.trigger),
+        }
+    }
+}
+
 /// A trigger with its draft.
 #[derive(Debug)]
 struct Job {
@@ -186,6 +201,9 @@ struct Job {
 }
 
 const MAX_CONFLICTS: u8 = 5;
+
+/// So many times as long a trigger is put off whose statements take the store too long.
+const OVERLOADED: u32 = 10;
 
 /// Full inventories that are remembered; the triggers of any more are taken and put off one by one.
 const MAX_FULL: usize = 64;
@@ -310,7 +328,7 @@ impl Planner {
         }
     }
 
-    /// A transaction failed. Nothing is lost in any case: the trigger's lease runs out and it is taken again.
+    /// A transaction failed. Nothing is lost in any case: the trigger is put off, or its lease runs out and it is taken again.
     fn on_error(&mut self, now: Ts, stage: Stage, error: &TxError, wants: &mut Vec<Want>) {
         match (stage, error) {
             (Stage::Saving { mut job, .. }, TxError::Conflict) if job.conflicts < MAX_CONFLICTS => {
@@ -327,7 +345,20 @@ impl Planner {
                 let error = format!("the plan cannot be stored: {reason}");
                 self.settle(&job.trigger, Settlement::Refused { error }, wants);
             }
-            _ => self.sleep(now),
+            (stage, TxError::Conflict | TxError::Busy | TxError::Unavailable(_) | TxError::Unknown(_)) => {
+                match stage.into_trigger() {
+                    // Whoever waits for it must not wait for the lease. A store that has no time for it gets some.
+                    Some(trigger) => {
+                        let is_overloaded = matches!(error, TxError::Unavailable(_));
+                        let wait = self.options.inventory_wait * if is_overloaded { OVERLOADED } else { 1 };
+                        let delay = self.rng.around(wait);
+                        self.settle(&trigger, Settlement::Later { delay }, wants);
+                    }
+                    None => self.sleep(now),
+                }
+            }
+            // What the store refuses once it refuses again: not before the lease has run out.
+            (_, TxError::Refused(_)) => self.sleep(now),
         }
     }
 

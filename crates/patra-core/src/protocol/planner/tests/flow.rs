@@ -94,15 +94,34 @@ fn a_planner_that_was_overtaken_reads_again() {
 }
 
 #[test]
-fn it_gives_up_on_a_trigger_that_is_overtaken_again_and_again() {
+fn a_trigger_that_is_overtaken_again_and_again_is_put_off() {
     let mut driver = Driver::reading(Options::new("me"), trigger());
     driver.covered(&fresh());
     for _ in 0..MAX_CONFLICTS {
         driver.err(TxError::Conflict);
         driver.ok(Done::ReadCoverage(fresh()));
     }
-    assert!(driver.err(TxError::Conflict).is_empty());
-    assert!(driver.0.is_idle() && driver.0.wake_at() > HERE);
+    assert_is_put_off(&driver.err(TxError::Conflict));
+}
+
+/// The one who asked would else wait for the lease to run out.
+fn assert_is_put_off(wants: &[Want]) {
+    let outcome = outcome(wants);
+    assert!(matches!(outcome, Err(Settlement::Later { delay }) if delay < Duration::from_secs(20)), "{outcome:?}");
+}
+
+#[test]
+fn a_store_that_is_away_puts_off_the_trigger_at_hand() {
+    for error in [TxError::Busy, TxError::Unavailable("gone".into()), TxError::Unknown("lost".into())] {
+        let mut driver = Driver::reading(Options::new("me"), trigger());
+        assert_is_put_off(&driver.err(error.clone()));
+        let mut driver = Driver::reading(Options::new("me"), trigger());
+        driver.covered(&fresh());
+        assert_is_put_off(&driver.err(error.clone()));
+        // Nor can it be told to: the lease runs out.
+        assert!(driver.err(error).is_empty());
+        assert!(driver.0.is_idle() && driver.0.wake_at() > HERE);
+    }
 }
 
 // covers: ING-12.4-01, ING-12.1-05

@@ -166,9 +166,11 @@ fn a_planner_that_was_overtaken_asks_for_the_ids_again() {
 
 #[test]
 fn a_store_that_does_not_name_the_ids_leaves_the_trigger_for_later() {
-    for error in [TxError::Busy, TxError::Refused("broken".into())] {
-        let (mut driver, _) = asking(update(UpdateReason::Signals), &fresh());
-        assert!(driver.err(error).is_empty());
-        assert!(driver.0.is_idle() && driver.0.wake_at() > HERE);
-    }
+    let (mut driver, _) = asking(update(UpdateReason::Signals), &fresh());
+    let wants = driver.err(TxError::Busy);
+    assert!(matches!(outcome(&wants), Err(Settlement::Later { .. })), "{wants:?}");
+
+    let (mut driver, _) = asking(update(UpdateReason::Signals), &fresh());
+    assert!(driver.err(TxError::Refused("broken".into())).is_empty());
+    assert!(driver.0.is_idle() && driver.0.wake_at() > HERE);
 }
