@@ -769,7 +769,7 @@ CREATE INDEX idx_quarantine_key ON item_quarantine (project_key, provenance_code
   WHERE status_code = 'SIGNALLED';
 
 -- What became of the work, by the minute: boards are made of it, so that none of them reads the ledger (ING-13.6). The
--- triggers below keep it, in the transaction that they count. Tasks that commit at once mostly write different shards.
+-- triggers below keep it, in the transaction that they count. Connections that commit at once mostly write different shards.
 CREATE TABLE ing_minute (
   minute timestamptz NOT NULL,
   project_key text COLLATE "C" NOT NULL,
@@ -837,7 +837,7 @@ BEGIN
     batches, batches_failed, latency_ms, inserted, updated, skipped, rejected, late, retries, throttled, permits,
     wait_ms, retry_after, demoted, quota_soft, quota_hard, qps_downshift, page_size_shrink, concurrency_down,
     circuit_open)
-  SELECT date_trunc('minute', b.created_at), t.project_key, t.provenance_code, t.endpoint_name, t.operation_code, t.id % 16,
+  SELECT date_trunc('minute', b.created_at), t.project_key, t.provenance_code, t.endpoint_name, t.operation_code, pg_backend_pid() % 16,
     count(*) FILTER (WHERE b.status_code = 'SUCCEEDED'), count(*) FILTER (WHERE b.status_code = 'FAILED'),
     sum(b.latency_ms), sum(b.inserted), sum(b.updated), sum(b.skipped), sum(b.failed),
     coalesce(sum((b.stats ->> 'late')::bigint), 0), sum(b.retries), sum(b.throttled),
@@ -876,7 +876,7 @@ REFERENCING NEW TABLE AS counted FOR EACH STATEMENT EXECUTE FUNCTION count_batch
 CREATE FUNCTION count_picks() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO ing_minute AS m (minute, project_key, provenance_code, endpoint_name, operation_code, shard, picks)
-  SELECT date_trunc('minute', r.created_at), t.project_key, t.provenance_code, t.endpoint_name, t.operation_code, t.id % 16,
+  SELECT date_trunc('minute', r.created_at), t.project_key, t.provenance_code, t.endpoint_name, t.operation_code, pg_backend_pid() % 16,
     count(*)
   FROM counted r JOIN ing_task t ON t.id = r.task_id
   GROUP BY 1, 2, 3, 4, 5, 6
@@ -893,7 +893,7 @@ CREATE FUNCTION count_ends() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO ing_minute AS m (minute, project_key, provenance_code, endpoint_name, operation_code, shard, succeeded,
     partial, failed)
-  SELECT date_trunc('minute', r.finished_at), t.project_key, t.provenance_code, t.endpoint_name, t.operation_code, t.id % 16,
+  SELECT date_trunc('minute', r.finished_at), t.project_key, t.provenance_code, t.endpoint_name, t.operation_code, pg_backend_pid() % 16,
     count(*) FILTER (WHERE r.status_code = 'SUCCEEDED'), count(*) FILTER (WHERE r.status_code = 'PARTIAL'),
     count(*) FILTER (WHERE r.status_code = 'FAILED')
   FROM counted r JOIN before o ON o.id = r.id JOIN ing_task t ON t.id = r.task_id
@@ -905,7 +905,7 @@ BEGIN
   INSERT INTO ing_error_minute AS m (minute, project_key, provenance_code, endpoint_name, operation_code, level, error_code, shard,
     errors, message, last_at, task_id, run_id, batch_no)
   SELECT date_trunc('minute', r.finished_at), t.project_key, t.provenance_code, t.endpoint_name, t.operation_code,
-    r.error ->> 'level', r.error ->> 'code', t.id % 16, count(*), (array_agg(r.error ->> 'message' ORDER BY r.id DESC))[1],
+    r.error ->> 'level', r.error ->> 'code', pg_backend_pid() % 16, count(*), (array_agg(r.error ->> 'message' ORDER BY r.id DESC))[1],
     max(r.finished_at), (array_agg(r.task_id ORDER BY r.id DESC))[1], max(r.id), (array_agg(b.batch_no ORDER BY r.id DESC))[1]
   FROM counted r JOIN before o ON o.id = r.id JOIN ing_task t ON t.id = r.task_id
   LEFT JOIN LATERAL (
@@ -929,7 +929,7 @@ BEGIN
   INSERT INTO ing_error_minute AS m (minute, project_key, provenance_code, endpoint_name, operation_code, level, error_code, shard,
     errors, message, last_at, task_id, run_id, batch_no)
   SELECT date_trunc('minute', q.created_at), t.project_key, t.provenance_code, t.endpoint_name, t.operation_code, 'L3',
-    q.error_code, t.id % 16, count(*), (array_agg(q.reason ORDER BY q.id DESC))[1], max(q.created_at),
+    q.error_code, pg_backend_pid() % 16, count(*), (array_agg(q.reason ORDER BY q.id DESC))[1], max(q.created_at),
     (array_agg(q.task_id ORDER BY q.id DESC))[1], (array_agg(q.run_id ORDER BY q.id DESC))[1],
     (array_agg(q.batch_no ORDER BY q.id DESC))[1]
   FROM counted q JOIN ing_task t ON t.id = q.task_id
@@ -949,7 +949,7 @@ CREATE FUNCTION count_split() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO ing_minute AS m (minute, project_key, provenance_code, endpoint_name, operation_code, shard, resliced)
   VALUES (date_trunc('minute', NEW.finished_at), NEW.project_key, NEW.provenance_code, NEW.endpoint_name, NEW.operation_code,
-    NEW.id % 16, 1)
+    pg_backend_pid() % 16, 1)
   ON CONFLICT (minute, project_key, provenance_code, endpoint_name, operation_code, shard) DO UPDATE
   SET resliced = m.resliced + 1;
   RETURN NULL;

@@ -42,7 +42,7 @@ mod task;
 mod trigger;
 mod urls;
 
-use patra_core::tx::{Done, Tx};
+use patra_core::tx::{BatchCommitted, Done, Tx, TxError};
 use tokio_postgres::Statement;
 
 use crate::error::Fail;
@@ -72,10 +72,10 @@ pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
         Tx::SavePlan(op) => Done::SavePlan(plan::save(session, &op).await?),
         Tx::Claim(op) => Done::Claim(claim::claim(session, &op).await?),
         Tx::Renew(op) => Done::Renew(task::renew(session, &op).await?),
-        Tx::StartRun(op) => Done::StartRun(run::start(session, op).await?),
-        Tx::CommitBatch(op) => Done::CommitBatch(batch::commit_one(session, &op).await?),
-        Tx::CommitBatches(ops) => Done::CommitBatches(batch::commit(session, &ops).await?),
-        Tx::EndRun(op) => Done::EndRun(run::end(session, &op).await?),
+        Tx::StartRun(_) | Tx::CommitBatch(_) | Tx::CommitBatches(_) | Tx::EndRun(_) => {
+            let answer = execute_together(session, vec![tx]).await?.pop();
+            answer.unwrap_or_else(|| Err(TxError::Refused("an operation has no answer".to_owned())))?
+        }
         Tx::RecordAdvance(op) => Done::RecordAdvance(cursor::record_advance(session, op).await?),
         Tx::AdvanceCursor(op) => Done::AdvanceCursor(cursor::advance(session, &op).await?),
         Tx::SaveSources(op) => Done::SaveSources(source::save(session, &op).await?),
@@ -133,12 +133,50 @@ pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
     })
 }
 
+/// So many futures are polled in their order by `try_join_all`, all of them at first. Of more, one could send its statements when
+/// a COMMIT that was sent with them is on its way.
+pub(crate) const IN_ORDER: usize = 30;
+
+/// Operations of one kind on different runs, in one transaction. Each has an answer of its own, in their order.
+pub(crate) async fn execute_together(session: &Session, asked: Vec<Tx>) -> Result<Vec<Result<Done, TxError>>, Fail> {
+    Ok(match asked.first() {
+        Some(Tx::StartRun(_)) => {
+            let ops: Vec<_> =
+                asked.iter().filter_map(|tx| if let Tx::StartRun(op) = tx { Some(*op) } else { None }).collect();
+            run::start(session, &ops).await?.into_iter().map(|done| done.map(Done::StartRun)).collect()
+        }
+        Some(Tx::EndRun(_)) => {
+            let ops: Vec<_> =
+                asked.iter().filter_map(|tx| if let Tx::EndRun(op) = tx { Some(&**op) } else { None }).collect();
+            run::end(session, &ops).await?.into_iter().map(|done| done.map(Done::EndRun)).collect()
+        }
+        _ => {
+            let ops: Vec<_> = asked.iter().map(Tx::pages).collect();
+            let done = batch::commit(session, &ops).await?;
+            done.into_iter().zip(&asked).map(|(done, tx)| committed(done?, tx)).collect()
+        }
+    })
+}
+
+fn committed(mut pages: Vec<BatchCommitted>, asked: &Tx) -> Result<Done, TxError> {
+    if matches!(asked, Tx::CommitBatches(_)) {
+        return Ok(Done::CommitBatches(pages));
+    }
+    pages.pop().map(Done::CommitBatch).ok_or_else(|| TxError::Refused("no page was committed".to_owned()))
+}
+
 #[cfg(test)]
 pub(crate) use claim::{LOOK, TAKE};
 #[cfg(test)]
 pub(crate) use crawl::CLAIM as CLAIM_NOTES;
 #[cfg(test)]
 pub(crate) use poll::NEXT as NEXT_POLLS;
+
+/// The statements of [`Session::begin_by_key`].
+#[cfg(test)]
+pub(crate) fn by_key() -> Vec<&'static str> {
+    [run::STATEMENTS, batch::STATEMENTS, ledger::STATEMENTS, &[TAKE]].concat()
+}
 
 /// Every statement of the command side, so that a test can prepare them all.
 #[cfg(test)]

@@ -6,6 +6,7 @@
 pub mod backup;
 mod error;
 mod exec;
+mod gather;
 mod json;
 mod migrate;
 mod news;
@@ -13,6 +14,7 @@ mod object;
 mod open;
 mod pool;
 mod query;
+mod rows;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -36,6 +38,7 @@ use patra_core::{PlanId, RunId};
 pub use migrate::Schema;
 pub use open::OpenError;
 
+use crate::gather::{Gather, Kind};
 use crate::news::News;
 use crate::pool::{Access, Pool};
 
@@ -105,6 +108,8 @@ impl fmt::Debug for Options {
 #[derive(Clone, Debug)]
 pub struct PostgresStore {
     pool: Pool,
+    /// On the same connections.
+    gather: Gather,
     /// Renewals never wait behind other work: a saturated pool must not cost leases (class 10).
     heartbeats: Pool,
     /// The query side (ING-3.7-01): whoever is given only that cannot write, whatever it sends.
@@ -123,7 +128,7 @@ impl PostgresStore {
         let migrated =
             tokio::time::timeout(MIGRATION_DEADLINE, migrate::migrate(&mut client, options.schema.as_deref()));
         migrated.await.unwrap_or_else(|_| Err(OpenError::Failed("the migrations did not end in time".to_owned())))?;
-        Ok(PostgresStore { pool, heartbeats, readers, news: News::new(&config, &options) })
+        Ok(PostgresStore { gather: Gather::new(&pool), pool, heartbeats, readers, news: News::new(&config, &options) })
     }
 
     /// Connects and changes nothing, whatever the schema is: for those who only look.
@@ -132,7 +137,7 @@ impl PostgresStore {
         let new = |size| Pool::new(&config, &options, size, Access::Read).map_err(OpenError::Failed);
         let (pool, heartbeats, readers) = (new(1)?, new(1)?, new(options.readers.max(1))?);
         drop(readers.get().await.map_err(|error| open::classify(&error, &config))?);
-        Ok(PostgresStore { pool, heartbeats, readers, news: News::new(&config, &options) })
+        Ok(PostgresStore { gather: Gather::new(&pool), pool, heartbeats, readers, news: News::new(&config, &options) })
     }
 
     /// Which schema the database has.
@@ -146,6 +151,9 @@ impl PostgresStore {
 
 impl Commands for PostgresStore {
     fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>> {
+        if let Some(kind) = Kind::of(&tx) {
+            return Box::pin(self.gather.run(kind, tx));
+        }
         let pool = if matches!(tx, Tx::Renew(_)) { &self.heartbeats } else { &self.pool };
         Box::pin(pool.run(move |session| Box::pin(exec::execute(session, tx))))
     }

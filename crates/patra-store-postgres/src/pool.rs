@@ -24,6 +24,21 @@ const QUICK: Duration = Duration::from_secs(2);
 /// others from taking over what the process holds.
 const FROZEN: Duration = Duration::from_secs(2);
 
+/// An index is read in its order, and no further than is wanted. That also marks entries of rows that are gone, of which the
+/// indexes of a queue would else be full: a bitmap visits all of them every time.
+macro_rules! in_order {
+    () => {
+        "; SET LOCAL enable_bitmapscan = off"
+    };
+}
+
+/// See [`Session::begin_by_key`].
+pub(crate) const BEGIN_BY_KEY: &str = concat!(
+    "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_hashjoin = off; \
+     SET LOCAL enable_mergejoin = off; SET LOCAL enable_seqscan = off",
+    in_order!()
+);
+
 pub(crate) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// Some connections with the limits that every use of them obeys. Cheap to clone.
@@ -150,19 +165,35 @@ impl Session {
         Ok(self.client()?.batch_execute("BEGIN").await?)
     }
 
+    /// For statements about rows that are named by their keys, for so many operations. Each row is looked up in an index, however
+    /// small its table was when the statement was planned, and that happens once. Indexes are read `in_order!`. Several operations do not wait long for a lock that one of them may meet: each can be done alone.
+    pub(crate) async fn begin_by_key(&self, operations: usize) -> Result<(), Fail> {
+        const IMPATIENT: &str = "; SET LOCAL lock_timeout = 200";
+        self.in_transaction.store(true, Ordering::Relaxed);
+        let impatient = if operations > 1 { IMPATIENT } else { "" };
+        Ok(self.client()?.batch_execute(&format!("{BEGIN_BY_KEY}{impatient}")).await?)
+    }
+
     /// For what follows from what is committed, and is found again should it be lost: it is answered before it is on the disk,
     /// so that whoever waits for its locks does not wait for the disk as well. Whatever is committed later takes it along.
     pub(crate) async fn begin_derived(&self) -> Result<(), Fail> {
         self.in_transaction.store(true, Ordering::Relaxed);
         // Behind a look of its own.
         self.commit_sent.store(false, Ordering::Relaxed);
-        Ok(self.client()?.batch_execute("BEGIN; SET LOCAL synchronous_commit = off").await?)
+        Ok(self.client()?.batch_execute(concat!("BEGIN; SET LOCAL synchronous_commit = off", in_order!())).await?)
     }
 
     /// For queries of more than one statement: all of them see the same moment.
     pub(crate) async fn begin_reading(&self) -> Result<(), Fail> {
         self.in_transaction.store(true, Ordering::Relaxed);
         Ok(self.client()?.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?)
+    }
+
+    /// The same of how far a cursor has come, `in_order!`: of all that waits behind it, the first is wanted.
+    pub(crate) async fn begin_looking_ahead(&self) -> Result<(), Fail> {
+        self.in_transaction.store(true, Ordering::Relaxed);
+        let begin = concat!("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", in_order!());
+        Ok(self.client()?.batch_execute(begin).await?)
     }
 
     pub(crate) async fn commit(&self) -> Result<(), Fail> {

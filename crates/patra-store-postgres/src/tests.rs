@@ -11,6 +11,7 @@ use patra_core::tx::{AskGate, TxError};
 use tokio_postgres::{Client, NoTls};
 
 use crate::error::{Fail, Health, Phase};
+use crate::pool::BEGIN_BY_KEY;
 use crate::{Options, PostgresStore, exec, query};
 
 /// A store in a schema of its own, or `None` where there is no server.
@@ -113,6 +114,26 @@ async fn plans(client: &Client, sql: &str, values: &str) -> Vec<String> {
         client.batch_execute("DEALLOCATE asked").await.unwrap();
     }
     plans
+}
+
+#[tokio::test]
+async fn rows_that_are_named_are_looked_up_even_where_tables_were_empty() {
+    let Some((_store, client, schema)) = migrated().await else { return };
+    client.batch_execute(&format!("{BEGIN_BY_KEY}; SET LOCAL patra.lanes = '1'")).await.unwrap();
+    for sql in exec::by_key() {
+        let params = (1..).take_while(|number| sql.contains(&format!("${number}"))).count();
+        client.batch_execute(&format!("PREPARE asked AS {sql}")).await.unwrap();
+        let values = vec!["NULL"; params].join(", ");
+        let rows = client.query(&format!("EXPLAIN EXECUTE asked ({values})"), &[]).await.unwrap();
+        let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        let plan = plan.join("\n");
+        for found in ["Seq Scan on ing_", "Bitmap", "Hash Join", "Merge Join"] {
+            assert!(!plan.contains(found), "{found} in {sql}:\n{plan}");
+        }
+        client.batch_execute("DEALLOCATE asked").await.unwrap();
+    }
+    client.batch_execute("ROLLBACK").await.unwrap();
+    drop_schema(&client, &schema).await;
 }
 
 // covers: COLL-27, COLL-32

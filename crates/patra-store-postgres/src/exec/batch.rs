@@ -1,9 +1,8 @@
-//! Pages: records, quarantine and ledger row of each, in one transaction. Three round trips, however many pages: lock and
-//! look, records, the rest with the COMMIT behind it. What a page does not have is not sent; a page of very many records, or
-//! with URLs for the pool, takes some trips more.
+//! Pages: records, quarantine and ledger row of each, in one transaction. Three round trips, however many pages of however
+//! many runs: lock and look, records, the rest with the COMMIT behind it. What a page does not have is not sent; a page of very
+//! many records, or with URLs for the pool, takes some trips more.
 
 use std::collections::HashMap;
-use std::slice;
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
@@ -12,32 +11,48 @@ use patra_core::tx::{BatchCommitted, BatchStats, Captured, CommitBatch, Stored, 
 use tokio_postgres::{Row, Statement};
 
 use super::candidate::{self, MARK};
-use super::ledger::{INSERT_PAGE, Ledger};
-use super::{NOW, count, moment, outbox, poll, raw, signal, urls};
+use super::claim::{now, taken};
+use super::ledger::{INSERT_PAGES, Ledger};
+use super::{IN_ORDER, count, outbox, poll, raw, signal, urls};
 use crate::error::{Fail, refused};
 use crate::json::JsonText;
 use crate::pool::{Session, pipeline};
+use crate::rows::{Rows, Value};
 use crate::time::Time;
 
 /// Whether the run is the lease's own; what a HARVEST calls late; and whether anybody asks for records of the stream, so that
-/// the usual page need not look for each of its own. Whoever asks from now on asks for what comes after this page.
+/// the usual page need not look for each of its own. Whoever asks from now on asks for what comes after this page. By key only:
+/// with a condition on the status, the planner may read all that are under way.
 const LOCK: &str = "
-SELECT r.id IS NOT NULL, CASE WHEN t.operation_code = 'HARVEST' THEN c.normalized_instant END,
+SELECT asked.task, asked.fence, asked.run, t.status_code = 'EXECUTING', r.id IS NOT NULL, CASE WHEN t.operation_code = 'HARVEST' THEN c.normalized_instant END,
   EXISTS (
-    SELECT 1 FROM ing_signal
-    WHERE status_code = 'OPEN' AND project_key = $4 AND provenance_code = $5 AND endpoint_name = $6)
+    SELECT 1 FROM ing_signal s
+    WHERE s.status_code = 'OPEN' AND s.project_key = asked.project_key AND s.provenance_code = asked.provenance_code
+      AND s.endpoint_name = asked.endpoint_name)
   OR EXISTS (
-    SELECT 1 FROM item_quarantine
-    WHERE status_code = 'SIGNALLED' AND project_key = $4 AND provenance_code = $5 AND endpoint_name = $6)
-FROM ing_task t
-LEFT JOIN ing_task_run r ON r.id = $3 AND r.task_id = t.id AND r.attempt_no = t.lease_epoch
+    SELECT 1 FROM item_quarantine q
+    WHERE q.status_code = 'SIGNALLED' AND q.project_key = asked.project_key AND q.provenance_code = asked.provenance_code
+      AND q.endpoint_name = asked.endpoint_name)
+FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[])
+  AS asked (task, fence, run, project_key, provenance_code, endpoint_name)
+JOIN ing_task t ON t.id = asked.task AND t.lease_epoch = asked.fence
+LEFT JOIN ing_task_run r ON r.id = asked.run AND r.task_id = t.id AND r.attempt_no = t.lease_epoch
 LEFT JOIN ing_cursor c ON c.id = t.cursor_id
-WHERE t.id = $1 AND t.lease_epoch = $2 AND t.status_code = 'EXECUTING'
+ORDER BY t.id
 FOR UPDATE OF t";
 
+/// `OFFSET 0` and `coalesce` make it look for each page by its number, and not through all that the run has.
 const FIND: &str = "
-SELECT id, stats, batch_no FROM ing_task_run_batch
-WHERE run_id = $1 AND batch_no = ANY ($2) AND status_code = 'SUCCEEDED'";
+SELECT moment.now, old.id, old.run_id, old.batch_no, old.stats
+FROM (SELECT clock_timestamp() AS now) AS moment
+LEFT JOIN (
+  unnest($1::bigint[], $2::bigint[]) AS asked (run, batch_no)
+  CROSS JOIN LATERAL (
+    SELECT id, run_id, batch_no, stats FROM ing_task_run_batch
+    WHERE run_id = asked.run AND batch_no = asked.batch_no AND coalesce(status_code, '') = 'SUCCEEDED'
+    OFFSET 0
+  ) AS old
+) ON true";
 
 /// Records come one per key and sorted by key: no row is met twice, and two pages that share keys lock them in the same
 /// order (groups of pages need not: one that meets a deadlock is repeated page by page). `xmax` is 0 in a row that was
@@ -69,79 +84,155 @@ SELECT count(*) FILTER (WHERE is_new), count(*) FILTER (WHERE NOT is_new), count
   array_agg(dedup_key) FILTER (WHERE $18), array_agg(is_new) FILTER (WHERE $18)
 FROM stored";
 
-const RESET_ATTEMPTS: &str = "
-UPDATE ing_task SET attempt_count = 0 WHERE id = $1 AND lease_epoch = $2 AND $3 AND attempt_count <> 0";
+const RESET_ATTEMPTS: &str = "UPDATE ing_task SET attempt_count = 0 WHERE id = ANY ($1) AND attempt_count <> 0";
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[LOCK, FIND, STORE_ITEMS, RESET_ATTEMPTS];
 
-pub(super) async fn commit_one(session: &Session, op: &Arc<CommitBatch>) -> Result<BatchCommitted, Fail> {
-    let done = commit(session, slice::from_ref(op)).await?;
-    done.first().copied().ok_or_else(|| refused("no page was committed"))
-}
+/// A run, and the number of the page there.
+type PageId = (i64, u32);
 
-/// So many futures are polled in their order by `try_join_all`, all of them at first. Of more, one could send its statements when
-/// a COMMIT that was sent with them is on its way.
-const IN_ORDER: usize = 30;
+/// A task, its fence and a run: a group may hold an operation that names the run of another.
+type At = (i64, i64, i64);
 
-/// Pages of one run. Those that were committed before are answered as they were.
-pub(super) async fn commit(session: &Session, ops: &[Arc<CommitBatch>]) -> Result<Vec<BatchCommitted>, Fail> {
-    let Some(first) = ops.first() else { return Ok(Vec::new()) };
+/// Pages of some runs, each under its own lease: those of a run together. What was committed before is answered as it was.
+pub(super) async fn commit(
+    session: &Session,
+    asked: &[&[Arc<CommitBatch>]],
+) -> Result<Vec<Result<Vec<BatchCommitted>, TxError>>, Fail> {
     let statements = Statements::prepare(session).await?;
-    let (task, fence, run, stream) = (first.lease.task.0, first.lease.fence.0, first.run.0, &first.stream);
-    let numbers: Vec<_> = ops.iter().map(|op| i64::from(op.batch_no)).collect();
-    let ((), leased, now, old) = pipeline!(
-        session.begin(),
-        session.opt(
-            &statements.lock,
-            &[&task, &fence, &run, &stream.project_key, &stream.provenance_code, &stream.endpoint_name],
-        ),
-        moment(session, &statements.now),
-        session.rows(&statements.find, &[&run, &numbers]),
+    let leases: Rows<'_, 6> = asked.iter().filter_map(|pages| pages.first()).map(|op| lease_of(op)).collect();
+    let numbers: Vec<_> = asked.iter().copied().flatten().map(|op| (op.run.0, i64::from(op.batch_no))).collect();
+    let numbers: Rows<'_, 2> = numbers.iter().map(|(run, number)| [run as Value<'_>, number]).collect();
+    let ((), leased, found) = pipeline!(
+        session.begin_by_key(asked.len()),
+        session.rows(&statements.lock, &leases.params()),
+        session.rows(&statements.find, &numbers.params()),
     )?;
-    let leased = leased.ok_or(TxError::Fenced)?;
-    if !leased.try_get::<_, bool>(0)? {
-        return Err(refused(format!("run {run} is not of this lease")));
+    let now = Time(now(&found)?);
+    let leased = leased.iter().map(Leased::read).collect::<Result<HashMap<_, _>, _>>()?;
+    let old = taken(&found)?.map(replayed).collect::<Result<HashMap<_, _>, _>>()?;
+    let rights: Vec<_> = asked.iter().map(|pages| right_of(pages, &leased)).collect();
+    let mut pages = Vec::new();
+    for (ops, right) in asked.iter().zip(&rights) {
+        let Ok(Some(Leased { late_below, asked_for, .. })) = *right else { continue };
+        let fresh = ops.iter().filter(|op| !old.contains_key(&id_of(op)));
+        let page =
+            |op| Page { session, statements: &statements, op, late_below: *late_below, asked_for: *asked_for, now };
+        pages.extend(fresh.map(|op| page(op)));
     }
-    let old = old.iter().map(replayed).collect::<Result<HashMap<_, _>, _>>()?;
-    let fresh: Vec<_> = ops.iter().filter(|op| !old.contains_key(&op.batch_no)).collect();
-    // Somebody asks for records of the stream; what one page sets aside, a later one may bring.
-    let asked_for = leased.try_get(2)? || fresh.iter().any(|op| op.rejected.iter().any(|item| item.key.is_some()));
-    let late_below = leased.try_get(1)?;
-    let page = |op| Page { session, statements: &statements, op, late_below, asked_for, now };
-    let pages: Vec<_> = fresh.iter().map(|op| page(op)).collect();
+    // What one page sets aside, a later one may bring.
+    if pages.iter().any(|page| page.op.rejected.iter().any(|item| item.key.is_some())) {
+        pages.iter_mut().for_each(|page| page.asked_for = true);
+    }
     // Records first: rows that all runs share, such as a minute's counters, are locked last and not for long.
     let stored = try_join_all(pages.iter().map(Page::store)).await?;
-    let progress = fresh.iter().any(|op| op.progress);
-    let captures = fresh.iter().any(|op| op.capture.is_some());
+    let captures = pages.iter().any(|page| page.op.capture.is_some());
     let at_once = !captures && pages.len() <= IN_ORDER;
     // The COMMIT goes out with the statements before it: if one of them fails, the server turns it into a ROLLBACK.
-    let (batches, _, ()) = pipeline!(
-        try_join_all(pages.iter().zip(&stored).map(|(page, (stats, stored))| page.enter(stats, stored))),
-        session.write(&statements.reset, &[&task, &fence, &progress]),
+    let (batches, _, (), ()) = pipeline!(
+        enter(session, &statements.insert, &pages, &stored),
+        try_join_all(pages.iter().zip(&stored).map(|(page, (_, stored))| page.settle(stored))),
+        reset_attempts(session, &statements.reset, &pages),
         commit_if(session, at_once),
     )?;
     let mut done = old;
-    for ((op, batch), (stats, _)) in fresh.into_iter().zip(batches).zip(stored) {
+    for (page, (stats, _)) in pages.iter().zip(stored) {
+        let (op, id) = (page.op, id_of(page.op));
         let captured = match &op.capture {
-            Some(capture) => urls::capture(session, capture, &stream.project_key, Some(op.lease.task)).await?,
+            Some(capture) => urls::capture(session, capture, &op.stream.project_key, Some(op.lease.task)).await?,
             None => Captured::None,
         };
-        done.insert(op.batch_no, BatchCommitted { batch, stats, replayed: false, captured });
+        let batch = *batches.get(&id).ok_or_else(|| refused("a page is not in the ledger"))?;
+        done.insert(id, BatchCommitted { batch, stats, replayed: false, captured });
     }
     commit_if(session, !at_once).await?;
-    Ok(ops.iter().filter_map(|op| done.get(&op.batch_no).copied()).collect())
+    let answer = |pages: &[Arc<CommitBatch>]| pages.iter().filter_map(|op| done.get(&id_of(op)).copied()).collect();
+    Ok(asked.iter().zip(rights).map(|(pages, right)| right.map(|_| answer(pages))).collect())
+}
+
+fn id_of(op: &CommitBatch) -> PageId {
+    (op.run.0, op.batch_no)
+}
+
+fn lease_of(op: &CommitBatch) -> [Value<'_>; 6] {
+    let stream = &op.stream;
+    [
+        &op.lease.task.0,
+        &op.lease.fence.0,
+        &op.run.0,
+        &stream.project_key,
+        &stream.provenance_code,
+        &stream.endpoint_name,
+    ]
+}
+
+/// What is known of a run whose task is leased.
+struct Leased {
+    is_executing: bool,
+    /// Opened under this lease.
+    is_own: bool,
+    late_below: Option<Time>,
+    asked_for: bool,
+}
+
+impl Leased {
+    fn read(row: &Row) -> Result<(At, Leased), Fail> {
+        let leased = Leased {
+            is_executing: row.try_get(3)?,
+            is_own: row.try_get(4)?,
+            late_below: row.try_get(5)?,
+            asked_for: row.try_get(6)?,
+        };
+        Ok(((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?), leased))
+    }
+}
+
+/// `None` where nothing is asked.
+fn right_of<'a>(pages: &[Arc<CommitBatch>], leased: &'a HashMap<At, Leased>) -> Result<Option<&'a Leased>, TxError> {
+    let Some(op) = pages.first() else { return Ok(None) };
+    let leased = leased.get(&(op.lease.task.0, op.lease.fence.0, op.run.0));
+    let leased = leased.filter(|leased| leased.is_executing).ok_or(TxError::Fenced)?;
+    if !leased.is_own {
+        return Err(TxError::Refused(format!("run {} is not of this lease", op.run)));
+    }
+    Ok(Some(leased))
 }
 
 /// The old numbers of a page that was committed before: read old, do not rewrite.
-fn replayed(row: &Row) -> Result<(u32, BatchCommitted), Fail> {
-    let (batch, stats) = (BatchId(row.try_get(0)?), serde_json::from_str(&row.try_get::<_, JsonText>(1)?.0)?);
-    Ok((count(row.try_get(2)?), BatchCommitted { batch, stats, replayed: true, captured: Captured::None }))
+fn replayed(row: &Row) -> Result<(PageId, BatchCommitted), Fail> {
+    let (batch, stats) = (BatchId(row.try_get(1)?), serde_json::from_str(&row.try_get::<_, JsonText>(4)?.0)?);
+    let id = (row.try_get(2)?, count(row.try_get(3)?));
+    Ok((id, BatchCommitted { batch, stats, replayed: true, captured: Captured::None }))
+}
+
+/// Into the ledger.
+async fn enter(
+    session: &Session,
+    insert: &Statement,
+    pages: &[Page<'_>],
+    stored: &[(BatchStats, Vec<Stored<'_>>)],
+) -> Result<HashMap<PageId, BatchId>, Fail> {
+    if pages.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let entries = pages.iter().zip(stored).map(|(page, (stats, _))| Ledger::of_page(page.op, stats, page.now));
+    let entries = entries.collect::<Result<Vec<_>, _>>()?;
+    let rows: Rows<'_, 30> = entries.iter().map(Ledger::row).collect();
+    let entered = session.rows(insert, &rows.params()).await?;
+    entered.iter().map(|row| Ok(((row.try_get(0)?, count(row.try_get(1)?)), BatchId(row.try_get(2)?)))).collect()
+}
+
+async fn reset_attempts(session: &Session, reset: &Statement, pages: &[Page<'_>]) -> Result<(), Fail> {
+    let tasks: Vec<_> = pages.iter().filter(|page| page.op.progress).map(|page| page.op.lease.task.0).collect();
+    if !tasks.is_empty() {
+        session.write(reset, &[&tasks]).await?;
+    }
+    Ok(())
 }
 
 struct Statements {
     lock: Statement,
-    now: Statement,
     find: Statement,
     items: Statement,
     insert: Statement,
@@ -158,14 +249,13 @@ struct Statements {
 
 impl Statements {
     async fn prepare(session: &Session) -> Result<Statements, Fail> {
-        let [lock, now, find, items, insert, marks, reset] =
-            session.prepare([LOCK, NOW, FIND, STORE_ITEMS, INSERT_PAGE, MARK, RESET_ATTEMPTS]).await?;
+        let [lock, find, items, insert, marks, reset] =
+            session.prepare([LOCK, FIND, STORE_ITEMS, INSERT_PAGES, MARK, RESET_ATTEMPTS]).await?;
         let [lock_items, set_aside, resolve, check] =
             session.prepare([signal::LOCK_ITEMS, signal::SET_ASIDE, signal::RESOLVE, signal::CHECK]).await?;
         let [keep, link, tell] = session.prepare([raw::INSERT, poll::LINK, outbox::TELL]).await?;
         Ok(Statements {
             lock,
-            now,
             find,
             items,
             insert,
@@ -204,13 +294,11 @@ impl<'a> Page<'a> {
         Ok(stored)
     }
 
-    /// Into the ledger, with what the page settles.
-    async fn enter(&self, stats: &BatchStats, stored: &[Stored<'a>]) -> Result<BatchId, Fail> {
+    /// What the page settles.
+    async fn settle(&self, stored: &[Stored<'a>]) -> Result<(), Fail> {
         let Page { session, statements, op, now, asked_for, .. } = *self;
-        let row = Ledger::of_page(op, stats, now)?;
         let events = op.events(stored);
-        let (row, (), (), (), (), (), (), ()) = pipeline!(
-            session.one(&statements.insert, &row.params()),
+        pipeline!(
             poll::link(session, &statements.link, op, now),
             signal::set_aside(session, &statements.set_aside, op, now),
             signal::resolve(session, &statements.resolve, op, if asked_for { stored } else { &[] }, now),
@@ -219,7 +307,7 @@ impl<'a> Page<'a> {
             candidate::mark(session, &statements.marks, op, now),
             outbox::tell(session, &statements.tell, &events, now),
         )?;
-        Ok(BatchId(row.try_get(0)?))
+        Ok(())
     }
 }
 

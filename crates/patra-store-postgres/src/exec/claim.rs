@@ -159,7 +159,8 @@ FROM (
 );
 
 /// Takes the first `$2` of the lanes in their order. `most` is the greatest C_max of the partition, or its cap. `ANY (ARRAY(…))`
-/// looks rows up by key, whatever the planner thinks of their number; one that is locked is being cancelled.
+/// looks rows up by key, whatever the planner thinks of their number, and `coalesce` keeps it from reading all that are QUEUED
+/// instead; one that is locked is being cancelled.
 pub(crate) const TAKE: &str = concat!(
     "
 WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS now),
@@ -203,7 +204,7 @@ picked AS (
 ),
 locked AS (
   SELECT id FROM ing_task
-  WHERE id = ANY (ARRAY(SELECT id FROM picked)) AND status_code = 'QUEUED'
+  WHERE id = ANY (ARRAY(SELECT id FROM picked)) AND coalesce(status_code, '') = 'QUEUED'
   FOR UPDATE SKIP LOCKED
 ),
 claimed AS (
@@ -277,7 +278,7 @@ async fn take(session: &Session, op: &Claim, chosen: &[Chosen<'_>], wait: bool) 
     let most: Vec<_> = chosen.iter().map(|chosen| chosen.most).collect();
     let takes: Vec<_> = chosen.iter().map(|chosen| chosen.take).collect();
     let ((), _, rows, ()) = pipeline!(
-        session.begin(),
+        session.begin_by_key(1),
         session.one(&lock, &[&provenances, &endpoints, &operations]),
         session.rows(
             &take,

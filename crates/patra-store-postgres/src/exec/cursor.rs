@@ -150,7 +150,7 @@ pub(super) async fn record_advance(session: &Session, op: RecordAdvance) -> Resu
     // Of many that end at once few lead any further: whoever sees that it does not need not wait for the others. Whatever ends
     // later sees this end too.
     let ((), row, event, near, ()) = pipeline!(
-        session.begin_reading(),
+        session.begin_looking_ahead(),
         session.opt(&read, &[&id]),
         session.opt(&furthest, &[&id]),
         session.rows(&completed, &[&id, &false]),

@@ -102,7 +102,7 @@ RETURNING id";
 /// The advisory pause on exactly this partition: a task of it succeeded.
 pub(super) const RELEASE_ADVISORY: &str = "
 UPDATE ing_hold SET released_by = $2, released_at = $3
-WHERE kind_code = 'ADVISORY' AND subject = $1 AND released_at IS NULL";
+WHERE kind_code = 'ADVISORY' AND subject = ANY ($1) AND released_at IS NULL";
 
 /// All that advise about a provenance: it has another manifest now.
 pub(super) const RELEASE_ADVISED: &str = "

@@ -6,13 +6,13 @@ use patra_core::hash::sha256_hex;
 use patra_core::paging::Position;
 use patra_core::tx::{BatchStats, CommitBatch, EndRun, Failure, Lineage};
 use patra_core::{RunId, TaskId};
-use tokio_postgres::types::ToSql;
 
 use crate::error::Fail;
 use crate::json::Json;
+use crate::rows::Value;
 use crate::time::Time;
 
-/// The ledger row, which ends in one of two ways.
+/// Ledger rows; the statement ends in one of two ways.
 macro_rules! insert {
     ($ending:literal) => {
         concat!(
@@ -21,24 +21,34 @@ INSERT INTO ing_task_run_batch (run_id, task_id, slice_id, plan_id, schedule_ins
   endpoint_name, expr_hash, batch_no, position, next_position, page_no, page_size, before_token, after_token,
   before_url, next_url, status_code, has_next, latency_ms, inserted, updated, skipped, failed, retries, throttled,
   stats, request_digest, response_digest, error, idempotent_key, created_at, window_from, window_to)
-SELECT $1, t.id, $3, $4, $5, t.provenance_code, t.endpoint_name, $6, $7, $8, $9, $10, $11, $12, $13,
-  $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
-  $25, $26, $27, $28, $29, $30, t.window_from, t.window_to
-FROM ing_task t WHERE t.id = $2
+SELECT n.run_id, t.id, n.slice_id, n.plan_id, n.instance_id, t.provenance_code,
+  t.endpoint_name, n.expr_hash, n.batch_no, n.position, n.next_position, n.page_no, n.page_size, n.before_token, n.after_token,
+  n.before_url, n.next_url, n.status_code, n.has_next, n.latency_ms, n.inserted, n.updated, n.skipped, n.failed, n.retries,
+  n.throttled, n.stats, n.request_digest, n.response_digest, n.error, n.idempotent_key, n.created_at, t.window_from,
+  t.window_to
+FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[], $8::jsonb[],
+    $9::jsonb[], $10::bigint[], $11::bigint[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[], $17::int[],
+    $18::bigint[], $19::bigint[], $20::bigint[], $21::bigint[], $22::bigint[], $23::bigint[], $24::bigint[], $25::jsonb[],
+    $26::jsonb[], $27::jsonb[], $28::jsonb[], $29::text[], $30::timestamptz[])
+  AS n (run_id, task_id, slice_id, plan_id, instance_id, expr_hash, batch_no, position, next_position, page_no, page_size,
+    before_token, after_token, before_url, next_url, status_code, has_next, latency_ms, inserted, updated, skipped, failed,
+    retries, throttled, stats, request_digest, response_digest, error, idempotent_key, created_at)
+JOIN ing_task t ON t.id = n.task_id
+ORDER BY n.run_id, n.batch_no
 ",
             $ending
         )
     };
 }
 
-/// Of a page: a key that is taken is a bug, and must not pass.
-pub(super) const INSERT_PAGE: &str = insert!("RETURNING id");
+/// Of pages: a key that is taken is a bug, and must not pass.
+pub(super) const INSERT_PAGES: &str = insert!("RETURNING run_id, batch_no, id");
 
-/// Of a failure: it never stands in the way of the run's end.
-pub(super) const INSERT_FAILURE: &str = insert!("ON CONFLICT DO NOTHING");
+/// Of failures: they never stand in the way of the run's end.
+pub(super) const INSERT_FAILURES: &str = insert!("ON CONFLICT DO NOTHING");
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[INSERT_PAGE, INSERT_FAILURE];
+pub(super) const STATEMENTS: &[&str] = &[INSERT_PAGES, INSERT_FAILURES];
 
 /// An index entry holds a third of a page at most (2,704 bytes). A longer token is compared by its digest; `position` has
 /// it in full.
@@ -114,8 +124,8 @@ impl<'a> Ledger<'a> {
         })
     }
 
-    /// In the order of the statement.
-    pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 30] {
+    /// In the order of the statements.
+    pub(super) fn row(&self) -> [Value<'_>; 30] {
         const NOWHERE: &Place = &Place { json: None, number: None, token: None, url: None };
         let (next, counts) = (self.next.as_ref().unwrap_or(NOWHERE), &self.counts);
         [

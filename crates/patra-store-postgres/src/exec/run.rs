@@ -1,31 +1,44 @@
-//! Opening and closing a run. The task's row is locked first, under the caller's fence: no row, no right (D1).
+//! Opening and closing runs, some at a time. A task's row is locked first, under the caller's fence: no row, no right (D1).
 
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use patra_core::paging::Position;
 use patra_core::state::TaskStatus;
 use patra_core::tx::{EndRun, Release, Resume, RunEnd, RunEnded, RunStarted, StartRun, Subject, TxError};
 use patra_core::{Fault, RunId};
 use serde_json::json;
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Row, Statement};
+use tokio_postgres::Row;
 
-use super::ledger::{INSERT_FAILURE, Ledger};
-use super::{NOW, count, hold, moment, poll, raw, split};
-use crate::error::{Fail, refused};
+use super::claim::{now, taken};
+use super::ledger::{INSERT_FAILURES, Ledger};
+use super::{count, hold, poll, raw, split};
+use crate::error::Fail;
 use crate::json::{Json, JsonText};
 use crate::pool::{Session, pipeline};
+use crate::rows::{Rows, Value};
 use crate::time::Time;
 
+/// By key only: with a condition on the status, the planner may read all that are under way.
 const LOCK_LEASED: &str = "
-SELECT p.status_code, p.spec_fingerprint, s.status_code, t.redrive_of, t.redrive_request, polled.validators,
-  s.slice_signature_hash
-FROM ing_task t JOIN ing_plan p ON p.id = t.plan_id JOIN ing_plan_slice s ON s.id = t.slice_id
+SELECT t.id, p.status_code, p.spec_fingerprint, s.status_code, t.redrive_of, t.redrive_request, polled.validators,
+  s.slice_signature_hash, t.status_code IN ('DISPATCHED', 'EXECUTING'), t.lease_epoch
+FROM unnest($1::bigint[], $2::bigint[]) AS asked (task, fence)
+JOIN ing_task t ON t.id = asked.task AND t.lease_epoch = asked.fence
+JOIN ing_plan p ON p.id = t.plan_id
+JOIN ing_plan_slice s ON s.id = t.slice_id
 LEFT JOIN source polled ON polled.id = t.source_id
-WHERE t.id = $1 AND t.lease_epoch = $2 AND t.status_code IN ('DISPATCHED', 'EXECUTING')
+ORDER BY t.id
 FOR UPDATE OF t";
 
-const FIND_RUN: &str = "SELECT id FROM ing_task_run WHERE task_id = $1 AND attempt_no = $2";
+const FIND_RUNS: &str = "
+SELECT moment.now, r.task_id, r.attempt_no, r.id
+FROM (SELECT clock_timestamp() AS now) AS moment
+LEFT JOIN (
+  unnest($1::bigint[], $2::bigint[]) AS asked (task, fence)
+  JOIN ing_task_run r ON r.task_id = asked.task AND r.attempt_no = asked.fence
+) ON true";
 
 /// Runs of a task follow each other, so the greatest id is the latest. A task that drives another one again goes on where
 /// that one stopped, as long as it has nothing of its own.
@@ -47,102 +60,181 @@ CROSS JOIN LATERAL (
 ORDER BY driven.step
 LIMIT 1";
 
-const CANCEL_TASK: &str = "
+const CANCEL_TASKS: &str = "
 UPDATE ing_task
-SET status_code = 'CANCELLED', finished_at = $3, lease_owner = NULL, leased_until = NULL
-WHERE id = $1 AND lease_epoch = $2";
+SET status_code = 'CANCELLED', finished_at = $2, lease_owner = NULL, leased_until = NULL
+WHERE id = ANY ($1)";
 
-const EXECUTE_TASK: &str = "
-UPDATE ing_task SET status_code = 'EXECUTING', started_at = coalesce(started_at, $3)
-WHERE id = $1 AND lease_epoch = $2";
-
-const INSERT_RUN: &str = "
+const OPEN_RUNS: &str = "
+WITH executing AS (
+  UPDATE ing_task t SET status_code = 'EXECUTING', started_at = coalesce(t.started_at, $3)
+  FROM unnest($1::bigint[], $2::jsonb[]) AS opened (task, checkpoint)
+  WHERE t.id = opened.task
+  RETURNING t.*, opened.checkpoint
+)
 INSERT INTO ing_task_run (task_id, plan_id, provenance_code, endpoint_name, operation_code, attempt_no, status_code,
   checkpoint, window_from, window_to, created_at, source_id)
-SELECT id, plan_id, provenance_code, endpoint_name, operation_code, lease_epoch, 'RUNNING', $2, window_from, window_to,
-  $3, source_id
-FROM ing_task WHERE id = $1
-RETURNING id";
+SELECT id, plan_id, provenance_code, endpoint_name, operation_code, lease_epoch, 'RUNNING', checkpoint, window_from,
+  window_to, $3, source_id
+FROM executing
+RETURNING task_id, attempt_no, id";
 
-const LOCK_TASK: &str = "
-SELECT status_code, lease_epoch, attempt_count, provenance_code, endpoint_name, operation_code
-FROM ing_task WHERE id = $1 FOR UPDATE";
+const LOCK_TASKS: &str = "
+SELECT id, status_code, lease_epoch, attempt_count, provenance_code, endpoint_name, operation_code
+FROM ing_task WHERE id = ANY ($1) ORDER BY id FOR UPDATE";
 
-const READ_RUN: &str = "
-SELECT r.status_code IN ('SUCCEEDED', 'PARTIAL', 'FAILED', 'CANCELLED'), r.attempt_no,
+/// With the moment comes whether there is any advice that a success could answer.
+const READ_RUNS: &str = "
+SELECT moment.now, r.id, r.task_id, moment.is_advised, r.status_code IN ('SUCCEEDED', 'PARTIAL', 'FAILED', 'CANCELLED'), r.attempt_no,
   EXISTS (SELECT 1 FROM ing_task_run_batch b WHERE b.run_id = r.id AND b.status_code = 'SUCCEEDED')
-FROM ing_task_run r WHERE r.id = $1 AND r.task_id = $2";
+FROM (
+  SELECT clock_timestamp() AS now,
+    EXISTS (SELECT 1 FROM ing_hold WHERE kind_code = 'ADVISORY' AND released_at IS NULL) AS is_advised
+) AS moment
+LEFT JOIN (
+  unnest($1::bigint[], $2::bigint[]) AS asked (task, run)
+  JOIN ing_task_run r ON r.id = asked.run AND r.task_id = asked.task
+) ON true";
 
-const END_TASK: &str = "
-UPDATE ing_task
-SET status_code = $3, error = $4, attempt_count = $5, scheduled_at = coalesce($6, scheduled_at), finished_at = $7,
-  items = items + $8, done_from = coalesce($9, done_from), done_to = coalesce($10, done_to),
-  replaced = greatest(replaced, $11), lease_owner = NULL, leased_until = NULL
-WHERE id = $1 AND lease_epoch = $2 AND status_code = 'EXECUTING'";
-
-const END_RUN: &str = "
-UPDATE ing_task_run SET status_code = $2, error = $3, stats = $4, finished_at = $5
-WHERE id = $1 AND status_code = 'RUNNING'";
+/// `MATERIALIZED`: both updates read it. The rows are locked and the fence is checked.
+const END_RUNS: &str = "
+WITH ended AS MATERIALIZED (
+  SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::jsonb[], $6::jsonb[], $7::bigint[],
+      $8::timestamptz[], $9::timestamptz[], $10::bigint[], $11::timestamptz[], $12::timestamptz[], $13::int[])
+    AS ended (task, run, task_status, run_status, error, stats, attempts, scheduled_at, finished_at, items, done_from,
+      done_to, replaced)
+),
+closed AS (
+  UPDATE ing_task_run r
+  SET status_code = ended.run_status, error = ended.error, stats = ended.stats, finished_at = $14
+  FROM ended
+  WHERE r.id = ended.run
+)
+UPDATE ing_task t
+SET status_code = ended.task_status, error = ended.error, attempt_count = ended.attempts,
+  scheduled_at = coalesce(ended.scheduled_at, t.scheduled_at), finished_at = ended.finished_at,
+  items = t.items + ended.items, done_from = coalesce(ended.done_from, t.done_from),
+  done_to = coalesce(ended.done_to, t.done_to), replaced = greatest(t.replaced, ended.replaced), lease_owner = NULL,
+  leased_until = NULL
+FROM ended
+WHERE t.id = ended.task";
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] =
-    &[LOCK_LEASED, FIND_RUN, LAST_BATCH, CANCEL_TASK, EXECUTE_TASK, INSERT_RUN, LOCK_TASK, READ_RUN, END_TASK, END_RUN];
+    &[LOCK_LEASED, FIND_RUNS, LAST_BATCH, CANCEL_TASKS, OPEN_RUNS, LOCK_TASKS, READ_RUNS, END_RUNS];
 
-pub(super) async fn start(session: &Session, op: StartRun) -> Result<RunStarted, Fail> {
-    let [lock, now, find, last] = session.prepare([LOCK_LEASED, NOW, FIND_RUN, LAST_BATCH]).await?;
-    let (task, fence) = (op.lease.task.0, op.lease.fence.0);
-    let ((), leased, now, opened, last) = pipeline!(
-        session.begin(),
-        session.opt(&lock, &[&task, &fence]),
-        moment(session, &now),
-        session.opt(&find, &[&task, &fence]),
-        session.opt(&last, &[&task]),
+pub(super) async fn start(session: &Session, ops: &[StartRun]) -> Result<Vec<Result<RunStarted, TxError>>, Fail> {
+    let [lock, find, last, cancel, open] =
+        session.prepare([LOCK_LEASED, FIND_RUNS, LAST_BATCH, CANCEL_TASKS, OPEN_RUNS]).await?;
+    let asked: Rows<'_, 2> = ops.iter().map(|op| [&op.lease.task.0 as Value<'_>, &op.lease.fence.0]).collect();
+    let ((), leased, opened) = pipeline!(
+        session.begin_by_key(ops.len()),
+        session.rows(&lock, &asked.params()),
+        session.rows(&find, &asked.params()),
     )?;
-    let leased = leased.ok_or(TxError::Fenced)?;
-    let (plan, slice): (&str, &str) = (leased.try_get(0)?, leased.try_get(2)?);
-    if [plan, slice].into_iter().any(|status| matches!(status, "FAILED" | "CANCELLED")) {
-        let [cancel] = session.prepare([CANCEL_TASK]).await?;
-        session.write(&cancel, &[&task, &fence, &now]).await?;
-        session.commit().await?;
-        return Ok(RunStarted::Cancelled);
-    }
-    let resume = last.as_ref().map(read_resume).transpose()?;
-    let run = match opened {
-        Some(row) => RunId(row.try_get(0)?),
-        None => {
-            let mut checkpoint = serde_json::Map::new();
-            if let Some(resume) = &resume {
-                let from = json!({ "runId": resume.run, "batchNo": resume.batch_no });
-                checkpoint.insert("resumedFrom".to_owned(), from);
-            }
-            if let Some(task) = leased.try_get::<_, Option<i64>>(3)? {
-                let request: Option<&str> = leased.try_get(4)?;
-                checkpoint.insert("replay".to_owned(), json!({ "task": task, "request": request }));
-            }
-            open(session, op, checkpoint, now).await?
+    let now = Time(now(&opened)?);
+    let mut leased = leased.iter().map(Leased::read).collect::<Result<HashMap<_, _>, _>>()?;
+    leased.retain(|_, leased| leased.is_held);
+    let mut runs = run_ids(taken(&opened)?, 1)?;
+    // The first run of a task has nothing to go on from, unless it is opened again.
+    let may_resume = |(at, leased): &(&At, &Leased)| at.1 > 1 || leased.redriven.is_some() || runs.contains_key(*at);
+    let resumed = leased.iter().filter(may_resume).map(async |((task, _), _)| {
+        let last = session.opt(&last, &[task]).await?;
+        Ok::<_, Fail>((*task, last.as_ref().map(read_resume).transpose()?))
+    });
+    let resumes: HashMap<_, _> = try_join_all(resumed).await?.into_iter().collect();
+    let resume_of = |task| resumes.get(&task).and_then(Option::as_ref);
+    let (mut cancelled, mut opening) = (Vec::new(), Vec::new());
+    for (at, leased) in &leased {
+        if leased.is_cancelled {
+            cancelled.push(at.0);
+        } else if !runs.contains_key(at) {
+            opening.push((at.0, leased.checkpoint(resume_of(at.0))?));
         }
+    }
+    let tasks: Rows<'_, 2> = opening.iter().map(|(task, checkpoint)| [task as Value<'_>, checkpoint]).collect();
+    let [ids, checkpoints] = tasks.params();
+    let (_, opened, ()) = pipeline!(
+        unless_empty(&cancelled, session.write(&cancel, &[&cancelled, &now])),
+        unless_empty(&opening, session.rows(&open, &[ids, checkpoints, &now])),
+        session.commit(),
+    )?;
+    runs.extend(run_ids(opened.iter(), 0)?);
+    let answer = |op: &StartRun| {
+        let at = (op.lease.task.0, op.lease.fence.0);
+        let leased = leased.get(&at).ok_or(TxError::Fenced)?;
+        if leased.is_cancelled {
+            return Ok(RunStarted::Cancelled);
+        }
+        let run = *runs.get(&at).ok_or_else(|| TxError::Refused("a run was not opened".to_owned()))?;
+        Ok(RunStarted::Go {
+            run,
+            attempt_no: op.lease.fence.0,
+            snapshot_hash: leased.snapshot_hash.clone(),
+            slice_signature_hash: leased.slice_signature_hash.clone(),
+            resume: resume_of(at.0).cloned(),
+            // What cannot be read costs one whole answer, no more.
+            known: leased.known.as_ref().and_then(|JsonText(text)| serde_json::from_str(text).ok()),
+        })
     };
-    session.commit().await?;
-    // What cannot be read costs one whole answer, no more.
-    let known: Option<JsonText> = leased.try_get(5)?;
-    let known = known.and_then(|JsonText(text)| serde_json::from_str(&text).ok());
-    let (snapshot_hash, slice_signature_hash) = (leased.try_get(1)?, leased.try_get(6)?);
-    Ok(RunStarted::Go { run, attempt_no: fence, snapshot_hash, slice_signature_hash, resume, known })
+    Ok(ops.iter().map(answer).collect())
 }
 
-async fn open(
-    session: &Session,
-    op: StartRun,
-    checkpoint: serde_json::Map<String, serde_json::Value>,
-    now: Time,
-) -> Result<RunId, Fail> {
-    let [execute, insert] = session.prepare([EXECUTE_TASK, INSERT_RUN]).await?;
-    let checkpoint = (!checkpoint.is_empty()).then(|| Json::of(&checkpoint)).transpose()?;
-    let (_, run) = pipeline!(
-        session.write(&execute, &[&op.lease.task.0, &op.lease.fence.0, &now]),
-        session.one(&insert, &[&op.lease.task.0, &checkpoint, &now]),
-    )?;
-    Ok(RunId(run.try_get(0)?))
+/// A task and a fence: a group may hold an operation of a lease that is gone beside one of the lease that took its place.
+type At = (i64, i64);
+
+/// By task and fence, which stand in the columns before them.
+fn run_ids<'a>(rows: impl Iterator<Item = &'a Row>, at: usize) -> Result<HashMap<At, RunId>, Fail> {
+    rows.map(|row| Ok(((row.try_get(at)?, row.try_get(at + 1)?), RunId(row.try_get(at + 2)?)))).collect()
+}
+
+/// A statement about nothing is not sent.
+async fn unless_empty<W, T: Default>(
+    wanted: &[W],
+    statement: impl Future<Output = Result<T, Fail>>,
+) -> Result<T, Fail> {
+    if wanted.is_empty() { Ok(T::default()) } else { statement.await }
+}
+
+/// A task whose row is locked, as its run sees it.
+struct Leased {
+    /// DISPATCHED or EXECUTING.
+    is_held: bool,
+    is_cancelled: bool,
+    snapshot_hash: String,
+    slice_signature_hash: String,
+    /// The task that this one drives again, and by which request.
+    redriven: Option<(i64, Option<String>)>,
+    known: Option<JsonText>,
+}
+
+impl Leased {
+    fn read(row: &Row) -> Result<(At, Leased), Fail> {
+        let (plan, slice): (&str, &str) = (row.try_get(1)?, row.try_get(3)?);
+        let request = row.try_get(5)?;
+        let leased = Leased {
+            is_held: row.try_get(8)?,
+            is_cancelled: [plan, slice].into_iter().any(|status| matches!(status, "FAILED" | "CANCELLED")),
+            snapshot_hash: row.try_get(2)?,
+            slice_signature_hash: row.try_get(7)?,
+            redriven: row.try_get::<_, Option<i64>>(4)?.map(|task| (task, request)),
+            known: row.try_get(6)?,
+        };
+        Ok(((row.try_get(0)?, row.try_get(9)?), leased))
+    }
+
+    /// What a new run notes about where it comes from.
+    fn checkpoint(&self, resume: Option<&Resume>) -> Result<Option<Json<String>>, Fail> {
+        let mut checkpoint = serde_json::Map::new();
+        if let Some(resume) = resume {
+            let from = json!({ "runId": resume.run, "batchNo": resume.batch_no });
+            checkpoint.insert("resumedFrom".to_owned(), from);
+        }
+        if let Some((task, request)) = &self.redriven {
+            checkpoint.insert("replay".to_owned(), json!({ "task": task, "request": request }));
+        }
+        Ok((!checkpoint.is_empty()).then(|| Json::of(&checkpoint)).transpose()?)
+    }
 }
 
 fn read_resume(row: &Row) -> Result<Resume, Fail> {
@@ -153,99 +245,159 @@ fn read_resume(row: &Row) -> Result<Resume, Fail> {
     Ok(Resume { run: RunId(row.try_get(0)?), batch_no: count(row.try_get(1)?), next, total, taken })
 }
 
-pub(super) async fn end(session: &Session, op: &EndRun) -> Result<RunEnded, Fail> {
-    let [lock, now, read, end_task, end_run, set_hold, end_advice] =
-        session.prepare([LOCK_TASK, NOW, READ_RUN, END_TASK, END_RUN, hold::INSERT, hold::RELEASE_ADVISORY]).await?;
-    let (task, fence) = (op.lease.task.0, op.lease.fence.0);
-    let ((), row, now, run) = pipeline!(
-        session.begin(),
-        session.opt(&lock, &[&task]),
-        moment(session, &now),
-        session.opt(&read, &[&op.run.0, &task]),
+pub(super) async fn end(session: &Session, ops: &[&EndRun]) -> Result<Vec<Result<RunEnded, TxError>>, Fail> {
+    let [lock, read, end, set_hold, end_advice] =
+        session.prepare([LOCK_TASKS, READ_RUNS, END_RUNS, hold::INSERT, hold::RELEASE_ADVISORY]).await?;
+    let tasks: Vec<_> = ops.iter().map(|op| op.lease.task.0).collect();
+    let asked: Rows<'_, 2> = ops.iter().map(|op| [&op.lease.task.0 as Value<'_>, &op.run.0]).collect();
+    let ((), tasks, found) = pipeline!(
+        session.begin_by_key(ops.len()),
+        session.rows(&lock, &[&tasks]),
+        session.rows(&read, &asked.params()),
     )?;
-    let (Some(row), Some(run)) = (row, run) else { return Err(TxError::Fenced.into()) };
-    let status: TaskStatus = row.try_get::<_, &str>(0)?.parse()?;
-    let (closed, attempt_no): (bool, i64) = (run.try_get(0)?, run.try_get(1)?);
-    if closed && attempt_no == fence {
-        session.commit().await?;
-        return Ok(RunEnded { task_status: status });
+    let now = Time(now(&found)?);
+    let tasks = tasks.iter().map(|row| Ok((row.try_get(0)?, row))).collect::<Result<HashMap<i64, _>, Fail>>()?;
+    let runs = taken(&found)?.map(|row| Ok(((row.try_get(2)?, row.try_get(1)?), row)));
+    let runs = runs.collect::<Result<HashMap<(i64, i64), _>, Fail>>()?;
+    let run_of = |op: &EndRun| runs.get(&(op.lease.task.0, op.run.0)).copied();
+    let judged = ops.iter().map(|op| Judgement::of(op, tasks.get(&op.lease.task.0).copied(), run_of(op)));
+    let judged = judged.collect::<Result<Vec<_>, _>>()?;
+    let mut endings = Vec::new();
+    for (op, judgement) in ops.iter().zip(&judged) {
+        let Judgement::Ends(ending) = judgement else { continue };
+        record_failure(session, op, now).await?;
+        poll::end(session, op, ending.task, now).await?;
+        if let RunEnd::Split { slices, .. } = &op.end {
+            split::replace(session, op.lease.task, slices, now).await?;
+        }
+        if let Some(wanted) = &op.hold {
+            hold::put(session, &set_hold, wanted, now).await?;
+        }
+        endings.push(Closed::of(op, ending, now)?);
     }
-    if status != TaskStatus::Executing || row.try_get::<_, i64>(1)? != fence {
-        return Err(TxError::Fenced.into());
-    }
-    if attempt_no != fence {
-        return Err(refused(format!("run {} is not of fence {fence}", op.run)));
-    }
-    let ending = Ending::of(op, count(row.try_get(2)?), run.try_get(2)?);
-    let (error, stats) = (ending.error.map(Json::of).transpose()?, Json::of(&op.stats)?);
-    let (task_status, attempts) = (ending.task.as_str(), i64::from(ending.attempts));
-    let scheduled_at = ending.delay.map(|delay| Time(now.0 + delay));
-    let finished_at = ending.delay.is_none().then_some(now);
-    let items = i64::from(op.stats.ret_count);
-    let (done_from, done_to) = (op.done.map(|done| Time(done.from)), op.done.map(|done| Time(done.to)));
-    let mut replaced = 0;
-    record_failure(session, op, now).await?;
-    poll::end(session, op, ending.task, now).await?;
-    if let RunEnd::Split { slices, .. } = &op.end {
-        split::replace(session, op.lease.task, slices, now).await?;
-        replaced = 1;
-    }
-    let values: [&(dyn ToSql + Sync); 11] = [
-        &task,
-        &fence,
-        &task_status,
-        &error,
-        &attempts,
-        &scheduled_at,
-        &finished_at,
-        &items,
-        &done_from,
-        &done_to,
-        &replaced,
-    ];
+    let ended: Rows<'_, 13> = endings.iter().map(Closed::row).collect();
+    let ended: Vec<_> = ended.params().into_iter().chain([&now as Value<'_>]).collect();
+    let is_advised = found.first().map_or(Ok(false), |row| row.try_get(3))?;
+    let answered = if is_advised { answered(&endings, &tasks)? } else { Vec::new() };
     pipeline!(
-        session.write(&end_task, &values),
-        session.write(&end_run, &[&op.run.0, &ending.run, &error, &stats, &now]),
-        set_a_hold(session, &set_hold, op, now),
-        end_the_advice(session, &end_advice, op, &row, now),
+        unless_empty(&endings, session.write(&end, &ended)),
+        unless_empty(&answered, session.write(&end_advice, &[&answered, &Release::BY_SUCCESS, &now])),
         session.commit(),
     )?;
-    Ok(RunEnded { task_status: ending.task })
+    Ok(judged.into_iter().map(Judgement::answer).collect())
+}
+
+/// What is found about a run that is to be closed.
+enum Judgement<'a> {
+    Ends(Ending<'a>),
+    /// It was closed before under this fence.
+    Ended(TaskStatus),
+    Refused(TxError),
+}
+
+impl<'a> Judgement<'a> {
+    fn of(op: &'a EndRun, task: Option<&Row>, run: Option<&Row>) -> Result<Judgement<'a>, Fail> {
+        let (Some(task), Some(run)) = (task, run) else { return Ok(Judgement::Refused(TxError::Fenced)) };
+        let fence = op.lease.fence.0;
+        let status: TaskStatus = task.try_get::<_, &str>(1)?.parse()?;
+        let (is_closed, attempt_no): (bool, i64) = (run.try_get(4)?, run.try_get(5)?);
+        Ok(if is_closed && attempt_no == fence {
+            Judgement::Ended(status)
+        } else if status != TaskStatus::Executing || task.try_get::<_, i64>(2)? != fence {
+            Judgement::Refused(TxError::Fenced)
+        } else if attempt_no != fence {
+            Judgement::Refused(TxError::Refused(format!("run {} is not of fence {fence}", op.run)))
+        } else {
+            Judgement::Ends(Ending::of(op, count(task.try_get(3)?), run.try_get(6)?))
+        })
+    }
+
+    fn answer(self) -> Result<RunEnded, TxError> {
+        match self {
+            Judgement::Ends(ending) => Ok(RunEnded { task_status: ending.task }),
+            Judgement::Ended(task_status) => Ok(RunEnded { task_status }),
+            Judgement::Refused(error) => Err(error),
+        }
+    }
+}
+
+/// The values of an end, each in the form that its column takes.
+struct Closed<'a> {
+    op: &'a EndRun,
+    task_status: &'static str,
+    run_status: &'static str,
+    error: Option<Json<String>>,
+    stats: Json<String>,
+    attempts: i64,
+    scheduled_at: Option<Time>,
+    finished_at: Option<Time>,
+    items: i64,
+    done_from: Option<Time>,
+    done_to: Option<Time>,
+    replaced: i32,
+}
+
+impl<'a> Closed<'a> {
+    fn of(op: &'a EndRun, ending: &Ending<'_>, now: Time) -> Result<Closed<'a>, Fail> {
+        Ok(Closed {
+            op,
+            task_status: ending.task.as_str(),
+            run_status: ending.run,
+            error: ending.error.map(Json::of).transpose()?,
+            stats: Json::of(&op.stats)?,
+            attempts: i64::from(ending.attempts),
+            scheduled_at: ending.delay.map(|delay| Time(now.0 + delay)),
+            finished_at: ending.delay.is_none().then_some(now),
+            items: i64::from(op.stats.ret_count),
+            done_from: op.done.map(|done| Time(done.from)),
+            done_to: op.done.map(|done| Time(done.to)),
+            replaced: i32::from(matches!(op.end, RunEnd::Split { .. })),
+        })
+    }
+
+    /// In the order of the statement.
+    fn row(&self) -> [Value<'_>; 13] {
+        [
+            &self.op.lease.task.0,
+            &self.op.run.0,
+            &self.task_status,
+            &self.run_status,
+            &self.error,
+            &self.stats,
+            &self.attempts,
+            &self.scheduled_at,
+            &self.finished_at,
+            &self.items,
+            &self.done_from,
+            &self.done_to,
+            &self.replaced,
+        ]
+    }
 }
 
 /// A FAILED row in the ledger, with its answer. A row that is there already stands, and so does its answer.
 async fn record_failure(session: &Session, op: &EndRun, now: Time) -> Result<(), Fail> {
     let Some(failure) = &op.failure else { return Ok(()) };
-    let [insert, keep] = session.prepare([INSERT_FAILURE, raw::INSERT]).await?;
-    let recorded = session.write(&insert, &Ledger::of_failure(op, failure, now)?.params()).await?;
+    let [insert, keep] = session.prepare([INSERT_FAILURES, raw::INSERT]).await?;
+    let entry = Ledger::of_failure(op, failure, now)?;
+    let rows: Rows<'_, 30> = [entry.row()].into_iter().collect();
+    let recorded = session.write(&insert, &rows.params()).await?;
     let answer = failure.raw.as_ref().filter(|_| recorded > 0);
     raw::keep(session, &keep, op.run, failure.batch_no, answer, now).await
 }
 
-async fn set_a_hold(session: &Session, insert: &Statement, op: &EndRun, now: Time) -> Result<(), Fail> {
-    match &op.hold {
-        Some(wanted) => hold::put(session, insert, wanted, now).await.map(drop),
-        None => Ok(()),
-    }
-}
-
 /// What was advised about a partition is answered by a task of it that succeeds.
-async fn end_the_advice(
-    session: &Session,
-    release: &Statement,
-    op: &EndRun,
-    task: &Row,
-    now: Time,
-) -> Result<(), Fail> {
-    if op.end != RunEnd::Succeeded {
-        return Ok(());
+fn answered(endings: &[Closed<'_>], tasks: &HashMap<i64, &Row>) -> Result<Vec<String>, Fail> {
+    let mut subjects = BTreeSet::new();
+    for ending in endings.iter().filter(|ending| ending.op.end == RunEnd::Succeeded) {
+        let Some(task) = tasks.get(&ending.op.lease.task.0) else { continue };
+        let partition = Subject {
+            operation: Some(task.try_get::<_, &str>(6)?.parse()?),
+            ..Subject::endpoint(task.try_get(4)?, task.try_get(5)?)
+        };
+        subjects.insert(partition.to_text());
     }
-    let partition = Subject {
-        operation: Some(task.try_get::<_, &str>(5)?.parse()?),
-        ..Subject::endpoint(task.try_get(3)?, task.try_get(4)?)
-    };
-    session.write(release, &[&partition.to_text(), &Release::BY_SUCCESS, &now]).await?;
-    Ok(())
+    Ok(subjects.into_iter().collect())
 }
 
 /// What becomes of a run and its task.

@@ -10,6 +10,7 @@ mod bench_pool;
 mod claim;
 mod contract;
 mod fault;
+mod gather;
 mod open;
 mod plan;
 mod pool;

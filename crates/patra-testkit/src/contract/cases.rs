@@ -407,6 +407,9 @@ cases! {
         a_plan_cancelled_by_twenty_is_cancelled_once,
         a_page_and_the_cancelling_of_its_task_do_not_mix,
         what_twenty_archive_is_archived_once,
+        of_starts_at_once_each_is_answered_for_itself,
+        of_pages_at_once_each_is_answered_for_itself,
+        of_ends_at_once_each_is_answered_for_itself,
     }
     project {
         a_project_is_made_once_and_one_is_there_from_the_start,

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use patra_core::port::query::View;
+use patra_core::Fence;
+use patra_core::port::query::{Cell, View};
 use patra_core::state::{HoldKind, Operation};
 use patra_core::tx::{
-    self, Archive, Cancel, Cancelled, Claim, Lease, RecordAdvance, Redrive, Redriven, RemoveProvenance, RunEnd,
-    SavePlan, Signal, Subject, SyncDictionary, TakeTrigger, Target, TxError, What,
+    self, Archive, Cancel, Cancelled, Claim, Lease, LeaseRef, RecordAdvance, Redrive, Redriven, RemoveProvenance,
+    RunEnd, RunStarted, SavePlan, Signal, StartRun, Subject, SyncDictionary, TakeTrigger, Target, TxError, What,
 };
 
+use super::fixture::{int, text};
 use super::{Fixture, make};
 
 /// Runs all operations at the same time; answers in their order.
@@ -261,7 +264,7 @@ pub(super) async fn what_twenty_archive_is_archived_once(fx: Fixture) {
         fx.commit(&lease, run, 1, vec![], false).await;
         fx.end(&lease, run, RunEnd::Succeeded).await;
     }
-    fx.pass(std::time::Duration::from_millis(5)).await;
+    fx.pass(Duration::from_millis(5)).await;
     let archive = Archive { before: fx.now().await, limit: 5 };
     let mut moved = 0;
     for answer in at_once(&fx, vec![archive; 20]).await {
@@ -274,4 +277,133 @@ pub(super) async fn what_twenty_archive_is_archived_once(fx: Fixture) {
     assert_eq!(moved, 12);
     assert!(fx.rows(View::Batches).await.is_empty());
     assert_eq!(fx.rows(View::Archive).await.len(), 12);
+}
+
+/// A lease of the same task that is gone.
+fn stale(lease: &Lease) -> Lease {
+    Lease { fence: Fence(lease.fence.0 + 1), ..lease.clone() }
+}
+
+pub(super) async fn of_starts_at_once_each_is_answered_for_itself(fx: Fixture) {
+    fx.plan("a", &make::windows(0, 12)).await;
+    let mut leases = fx.claim(12).await;
+    // One goes on where its first run stopped, one has been opened before, one is over.
+    let run = fx.start(&leases[0]).await;
+    fx.commit(&leases[0], run, 1, vec![make::record("first", 1)], true).await;
+    let later = RunEnd::Requeue { delay: Duration::ZERO, error: make::fault("later"), counted: false };
+    fx.end(&leases[0], run, later).await;
+    fx.pass(Duration::from_millis(2)).await;
+    let gone = std::mem::replace(&mut leases[0], fx.next().await);
+    let opened = fx.start(&leases[1]).await;
+    fx.finish(&leases[2], RunEnd::Succeeded).await;
+    leases[3] = stale(&leases[3]);
+
+    // The first beside the lease that took its place.
+    let starts = leases.iter().chain([&gone]).map(|lease| StartRun { lease: LeaseRef::from(lease) }).collect();
+    let mut runs = BTreeSet::new();
+    for (at, answer) in at_once(&fx, starts).await.into_iter().enumerate() {
+        match (at, answer) {
+            (2 | 3 | 12, answer) => assert_eq!(answer, Err(TxError::Fenced), "task {at}"),
+            (_, Ok(RunStarted::Go { run, resume, attempt_no, .. })) => {
+                assert!(runs.insert(run), "run {run} was opened for two tasks");
+                assert_eq!(attempt_no, leases[at].fence.0);
+                assert_eq!(resume.map(|resume| resume.batch_no), (at == 0).then_some(1), "task {at}");
+                assert!(at != 1 || run == opened);
+                let task = int(&fx.cell(View::Runs, run.0, "task_id").await);
+                assert_eq!(task, leases[at].task.0);
+            }
+            (_, answer) => panic!("task {at}: {answer:?}"),
+        }
+    }
+    assert_eq!(runs.len(), 10);
+    assert_eq!(fx.rows(View::Runs).await.len(), 12);
+    let statuses = fx.rows(View::Tasks).await.texts("status_code");
+    let executing = statuses.iter().filter(|status| *status == "EXECUTING").count();
+    assert_eq!(executing, 10, "{statuses:?}");
+}
+
+pub(super) async fn of_pages_at_once_each_is_answered_for_itself(fx: Fixture) {
+    fx.plan("a", &make::windows(0, 8)).await;
+    let (leases, mut runs) = (fx.claim(8).await, Vec::new());
+    for lease in &leases {
+        runs.push(fx.start(lease).await);
+    }
+    let before = fx.commit(&leases[0], runs[0], 1, vec![make::record("0", 1)], false).await;
+    let mut pages = Vec::new();
+    for (at, (lease, run)) in leases.iter().zip(&runs).enumerate() {
+        // All have a record of their own, and one that all of them bring.
+        let records = vec![make::record(&at.to_string(), 1), make::record("shared", 1)];
+        pages.push(match at {
+            1 => make::page(&stale(lease), *run, 1, records, false),
+            2 => make::page(lease, runs[3], 2, records, false),
+            _ => make::page(lease, *run, 1, records, false),
+        });
+    }
+    let answers = at_once(&fx, pages.into_iter().map(Arc::new).collect()).await;
+    let mut shared = 0;
+    for (at, answer) in answers.into_iter().enumerate() {
+        match (at, answer) {
+            (0, Ok(done)) => assert_eq!((done.batch, done.replayed, done.stats), (before.batch, true, before.stats)),
+            (1, answer) => assert_eq!(answer, Err(TxError::Fenced)),
+            (2, answer) => assert!(matches!(answer, Err(TxError::Refused(_))), "{answer:?}"),
+            (_, Ok(done)) => {
+                assert_eq!(int(&fx.cell(View::Batches, done.batch.0, "run_id").await), runs[at].0, "page {at}");
+                assert_eq!((done.replayed, done.stats.inserted + done.stats.skipped), (false, 2));
+                shared += done.stats.inserted - 1;
+            }
+            (_, answer) => panic!("page {at}: {answer:?}"),
+        }
+    }
+    assert_eq!(shared, 1, "the one that all bring is inserted once");
+    assert_eq!((fx.rows(View::Batches).await.len(), fx.rows(View::Items).await.len()), (6, 7));
+}
+
+pub(super) async fn of_ends_at_once_each_is_answered_for_itself(fx: Fixture) {
+    fx.plan("a", &make::windows(0, 8)).await;
+    let (leases, mut runs) = (fx.claim(8).await, Vec::new());
+    for lease in &leases {
+        runs.push(fx.start(lease).await);
+    }
+    fx.end(&leases[0], runs[0], RunEnd::Succeeded).await;
+    let mut ends = Vec::new();
+    for (at, (lease, run)) in leases.iter().zip(&runs).enumerate() {
+        ends.push(match at {
+            1 => make::end(&stale(lease), *run, RunEnd::Succeeded),
+            4 => make::end(lease, runs[5], RunEnd::Succeeded),
+            2 => make::end(lease, *run, RunEnd::Failed { error: make::fault("no more") }),
+            3 => {
+                let delay = Duration::from_secs(60);
+                make::end(lease, *run, RunEnd::Requeue { delay, error: make::fault("later"), counted: true })
+            }
+            _ => make::end(lease, *run, RunEnd::Succeeded),
+        });
+        ends[at].stats.ret_count = 10 + at as u32;
+    }
+    let answers = at_once(&fx, ends.into_iter().map(Arc::new).collect()).await;
+    let expected = ["SUCCEEDED", "EXECUTING", "FAILED", "QUEUED", "EXECUTING", "SUCCEEDED", "SUCCEEDED", "SUCCEEDED"];
+    let (tasks, closed) = (fx.rows(View::Tasks).await, fx.rows(View::Runs).await);
+    for (at, (answer, status)) in answers.into_iter().zip(expected).enumerate() {
+        match answer {
+            Ok(done) => assert_eq!(done.task_status.as_str(), status, "task {at}"),
+            Err(error) => assert!(matches!(at, 1 | 4) && error == TxError::Fenced, "task {at}: {error}"),
+        }
+        let (task, run) = (leases[at].task.0, runs[at].0);
+        assert_eq!(tasks.text_of(task, "status_code"), status, "task {at}");
+        let items = if matches!(at, 0 | 1 | 4) { 0 } else { 10 + at as i64 };
+        assert_eq!(int(&tasks.of(task, "items")), items, "task {at}: counted once, and its own");
+        let run_status = closed.text_of(run, "status_code");
+        assert_eq!(
+            run_status,
+            match status {
+                "EXECUTING" => "RUNNING",
+                "QUEUED" => "FAILED",
+                status => status,
+            }
+        );
+        let error = if matches!(at, 2 | 3) { Some(["no more", "later"][at - 2]) } else { None };
+        for cell in [tasks.of(task, "error"), closed.of(run, "error")] {
+            assert_eq!(cell == Cell::Null, error.is_none(), "task {at}");
+            assert!(error.is_none_or(|message| text(&cell).contains(message)), "task {at}: {cell:?}");
+        }
+    }
 }
