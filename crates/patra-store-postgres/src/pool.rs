@@ -26,7 +26,7 @@ const FROZEN: Duration = Duration::from_secs(2);
 
 /// An index is read in its order, and no further than is wanted. That also marks entries of rows that are gone, of which the
 /// indexes of a queue would else be full: a bitmap visits all of them every time.
-macro_rules! in_order {
+macro_rules! without_bitmaps {
     () => {
         "; SET LOCAL enable_bitmapscan = off"
     };
@@ -36,7 +36,7 @@ macro_rules! in_order {
 pub(crate) const BEGIN_BY_KEY: &str = concat!(
     "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_hashjoin = off; \
      SET LOCAL enable_mergejoin = off; SET LOCAL enable_seqscan = off",
-    in_order!()
+    without_bitmaps!()
 );
 
 pub(crate) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -165,8 +165,9 @@ impl Session {
         Ok(self.client()?.batch_execute("BEGIN").await?)
     }
 
-    /// For statements about rows that are named by their keys, for so many operations. Each row is looked up in an index, however
-    /// small its table was when the statement was planned, and that happens once. Indexes are read `in_order!`. Several operations do not wait long for a lock that one of them may meet: each can be done alone.
+    /// For statements about rows that are named by their keys, for so many operations. Each row is looked up in an index,
+    /// however small its table was when the statement was planned, and that happens once. And it is `without_bitmaps!`.
+    /// Several operations do not wait long for a lock that one of them may meet: each can be done alone.
     pub(crate) async fn begin_by_key(&self, operations: usize) -> Result<(), Fail> {
         const IMPATIENT: &str = "; SET LOCAL lock_timeout = 200";
         self.in_transaction.store(true, Ordering::Relaxed);
@@ -180,7 +181,8 @@ impl Session {
         self.in_transaction.store(true, Ordering::Relaxed);
         // Behind a look of its own.
         self.commit_sent.store(false, Ordering::Relaxed);
-        Ok(self.client()?.batch_execute(concat!("BEGIN; SET LOCAL synchronous_commit = off", in_order!())).await?)
+        let begin = concat!("BEGIN; SET LOCAL synchronous_commit = off", without_bitmaps!());
+        Ok(self.client()?.batch_execute(begin).await?)
     }
 
     /// For queries of more than one statement: all of them see the same moment.
@@ -189,10 +191,10 @@ impl Session {
         Ok(self.client()?.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?)
     }
 
-    /// The same of how far a cursor has come, `in_order!`: of all that waits behind it, the first is wanted.
+    /// The same of how far a cursor has come, and `without_bitmaps!`: of all that waits behind it, the first is wanted.
     pub(crate) async fn begin_looking_ahead(&self) -> Result<(), Fail> {
         self.in_transaction.store(true, Ordering::Relaxed);
-        let begin = concat!("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", in_order!());
+        let begin = concat!("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", without_bitmaps!());
         Ok(self.client()?.batch_execute(begin).await?)
     }
 
