@@ -30,6 +30,7 @@ fn value(world: &World, operation: Operation) -> Option<Mark> {
 }
 
 // covers: ING-DOD-03, ING-1.2-06
+// covers: ING-0.3-01, ING-2.6-02
 #[tokio::test(start_paused = true)]
 async fn three_operations_side_by_side_move_their_own_cursors_and_no_other() {
     let world = World::new(FarSide { latency: Duration::from_millis(500), ..FarSide::with(120) });

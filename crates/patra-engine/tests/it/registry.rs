@@ -9,6 +9,7 @@ use patra_engine::{Role, registry};
 use crate::support::{FarSide, MANIFEST, World, stop};
 
 // covers: ING-3.1-03, ING-3.5-01, ING-3.8-03, ING-3.10-04, ING-5.1-04, ING-DOD-05
+// covers: ING-1.2-04, ING-1.3-03
 #[tokio::test(start_paused = true)]
 async fn an_executor_needs_nothing_of_the_registry() {
     let (world, registry_reads) = World::new(FarSide::with(95)).with_watched_store();

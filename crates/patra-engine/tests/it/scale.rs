@@ -33,6 +33,7 @@ async fn plan(world: World, planners: usize) -> World {
 }
 
 // covers: ING-5.1-02, ING-0.3-02, ING-DOD-01
+// covers: ING-0.2-03, ING-0.2-04, ING-1.3-02
 #[tokio::test(start_paused = true)]
 async fn planners_only_plan_and_executors_only_execute_however_many_there_are() {
     for planners in [1, 3] {

@@ -55,6 +55,7 @@ const DEV_EDGES: &[(&str, &[&str])] = &[
 const MAX_LINES: usize = 500;
 
 // covers: TWEET-12
+// covers: ING-0.1-06, ING-2.1-01, ING-2.1-03, ING-2.1-05, ING-2.1-06, ING-2.1-07, ING-2.1-08
 #[test]
 fn crates_use_only_what_the_table_allows() {
     let metadata = metadata();

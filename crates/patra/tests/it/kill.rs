@@ -20,6 +20,7 @@ fn rounds() -> usize {
 }
 
 // covers: ING-2.6-03, ING-DOD-08, ING-5.8-01, ING-9.4-05, ING-1.2-05, ING-DOD-11
+// covers: ING-1.3-04
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_survives_kill_9_at_any_moment() {
     run(&|| Some(Place::sqlite())).await;

@@ -65,6 +65,7 @@ fn line<'r>(report: &'r Value, what: &str) -> &'r Value {
 }
 
 // covers: ING-DOD-04, ING-DOD-10, ING-14.9-07, ING-14.9-08, ING-14.9-09, ING-14.9-13, ING-15-07, ING-5.9-03
+// covers: ING-0.3-03, ING-1.2-07, ING-2.6-04
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replay_from_the_archive_gives_the_same_and_changes_no_row() {
     both(|place| {

@@ -54,6 +54,7 @@ fn far_side(seed: u64) -> Server {
 }
 
 // covers: ING-4.6-02, ING-4.6-03, ING-4.6-04, ING-4.6-05, ING-11.6-02, ING-15-02, ING-15-06
+// covers: ING-1.2-02
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_harvests_in_two_phases_through_kills() {
     case(&Place::sqlite()).await;

@@ -42,11 +42,11 @@ pub(super) const POINTS: &[Point] = &[
     point("run.after-CommitBatch", Part::Executor, 16),
     point("run.before-EndRun", Part::Executor, 4),
     point("run.after-EndRun", Part::Executor, 4),
-    // Between the cursor's event and its value.
-    point("run.before-RecordAdvance", Part::Executor, 4),
-    point("run.after-RecordAdvance", Part::Executor, 4),
-    point("run.before-AdvanceCursor", Part::Executor, 3),
-    point("run.after-AdvanceCursor", Part::Executor, 3),
+    // Between the cursor's event and its value. Tasks that end at once pass it together.
+    point("run.before-RecordAdvance", Part::Executor, 2),
+    point("run.after-RecordAdvance", Part::Executor, 2),
+    point("run.before-AdvanceCursor", Part::Executor, 2),
+    point("run.after-AdvanceCursor", Part::Executor, 2),
     point("sweeper.before-Sweep", Part::Executor, 2),
     point("sweeper.after-Sweep", Part::Executor, 2),
 ];

@@ -25,8 +25,8 @@ const POINTS: &[(&str, u64)] = &[
     ("run.after-Fetch", 10),
     ("run.after-CommitBatch", 10),
     ("run.after-EndRun", 3),
-    ("run.before-RecordAdvance", 3),
-    ("run.before-AdvanceCursor", 2),
+    ("run.before-RecordAdvance", 2),
+    ("run.before-AdvanceCursor", 1),
 ];
 
 /// The first of all rounds freezes in the middle of the work.
