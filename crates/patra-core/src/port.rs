@@ -1,6 +1,7 @@
 //! The ports: what the engine needs from the outside. Object-safe, batch-shaped, commands apart from queries, so that a
 //! door that must only read is given nothing that can write.
 
+pub mod ahead;
 pub mod board;
 pub mod crawl;
 pub mod credential;

@@ -4,6 +4,7 @@
 
 pub mod advance;
 pub mod executor;
+pub mod lookout;
 pub mod planner;
 pub mod run;
 pub mod sweeper;

@@ -24,7 +24,7 @@ use crate::pool::Rules;
 use crate::prepared::Prepared;
 use crate::replay::{Live, ReadOnly};
 use crate::shared::{Options, Ports, Role, Shared};
-use crate::{archivist, collector, executor, keeper, outbox, planner, pool, sweeper};
+use crate::{archivist, collector, executor, keeper, lookout, outbox, planner, pool, sweeper};
 
 /// A running engine. Dropping it aborts the parts; [`Engine::stop`] lets them finish.
 #[derive(Debug)]
@@ -54,10 +54,13 @@ impl Engine {
             drain: CancellationToken::new(),
             abort: CancellationToken::new(),
             planner_nudge: tokio::sync::Notify::new(),
+            schedule_nudge: tokio::sync::Notify::new(),
             executor_nudge: tokio::sync::Notify::new(),
             collector_nudge: tokio::sync::Notify::new(),
             poll_nudge: tokio::sync::Notify::new(),
             chore_nudge: tokio::sync::Notify::new(),
+            sweeper_nudge: tokio::sync::Notify::new(),
+            lookout_nudge: tokio::sync::Notify::new(),
             capture: Rules::default(),
             quiet: std::sync::Mutex::default(),
             network: std::sync::Mutex::default(),
@@ -65,6 +68,9 @@ impl Engine {
             options,
         });
         let mut parts = JoinSet::new();
+        if shared.options.roles.iter().any(|role| *role != Role::Keeper) {
+            parts.spawn(lookout::serve(Arc::clone(&shared), rng.fork()));
+        }
         if shared.options.roles.contains(&Role::Planner) {
             parts.spawn(planner::serve(Arc::clone(&shared), rng.fork()));
         }

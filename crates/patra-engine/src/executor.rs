@@ -62,7 +62,7 @@ impl Service {
                 Work::Polls => shared.options.collector.concurrency,
             },
             lease: shared.options.lease,
-            idle_poll: shared.options.poll,
+            idle_poll: shared.options.uncalled(),
             polls_per_host: (work == Work::Polls).then_some(PER_HOST),
         };
         let machine = Executor::new(options, rng.fork(), shared.ports.clock.steady());
@@ -205,6 +205,10 @@ impl Service {
             self.signals.remove(&lease.task);
         }
         self.machine.on_ended(self.now(), lease);
+        if self.runs.is_empty() {
+            // What it leaves to a second attempt may be all that there is to wait for.
+            self.shared.lookout_nudge.notify_one();
+        }
     }
 
     fn signal(&self, lease: LeaseRef, signal: Signal) {

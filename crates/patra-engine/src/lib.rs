@@ -20,6 +20,7 @@ pub mod gate;
 mod health;
 pub mod keeper;
 mod line;
+mod lookout;
 pub mod metrics;
 pub mod operations;
 mod outbox;

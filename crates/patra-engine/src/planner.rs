@@ -16,7 +16,7 @@ use crate::spans;
 pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
     let clock = &shared.ports.clock;
     let options = Options {
-        idle_poll: shared.options.poll,
+        idle_poll: shared.options.uncalled(),
         lease: shared.options.lease,
         ..Options::new(shared.options.owner.clone())
     };
@@ -29,6 +29,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
             tokio::select! {
                 () = shared.drain.cancelled() => return,
                 () = shared.planner_nudge.notified() => machine.nudge(clock.steady()),
+                () = shared.schedule_nudge.notified() => machine.nudge_schedules(clock.steady()),
                 () = sleep_until(clock.steady(), machine.wake_at()) => {}
             }
             machine.poll(clock.steady(), &mut wants);

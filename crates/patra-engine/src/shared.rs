@@ -53,6 +53,7 @@ pub struct Options {
     /// Tasks at work at once (`C_total`).
     pub concurrency: u32,
     pub lease: Duration,
+    /// Between two looks for work that others have made, see [`Options::uncalled`].
     pub poll: Duration,
     pub run: protocol::run::Options,
     /// Seeds jitter only.
@@ -85,7 +86,7 @@ impl Options {
             roles: vec![Role::Planner, Role::Executor],
             concurrency: 8,
             lease: Duration::from_secs(60),
-            poll: Duration::from_secs(1),
+            poll: Duration::from_millis(1_500),
             run: protocol::run::Options::default(),
             seed: 0,
             alone: false,
@@ -100,6 +101,11 @@ impl Options {
             trace_context: None,
             webhooks: BTreeMap::new(),
         }
+    }
+
+    /// How long a part that finds nothing sleeps if nobody calls it, which the lookout does.
+    pub(crate) fn uncalled(&self) -> Duration {
+        self.poll * 80
     }
 }
 
@@ -122,10 +128,13 @@ pub(crate) struct Shared {
     /// Not even the old.
     pub(crate) abort: CancellationToken,
     pub(crate) planner_nudge: tokio::sync::Notify,
+    pub(crate) schedule_nudge: tokio::sync::Notify,
     pub(crate) executor_nudge: tokio::sync::Notify,
     pub(crate) collector_nudge: tokio::sync::Notify,
     pub(crate) poll_nudge: tokio::sync::Notify,
     pub(crate) chore_nudge: tokio::sync::Notify,
+    pub(crate) sweeper_nudge: tokio::sync::Notify,
+    pub(crate) lookout_nudge: tokio::sync::Notify,
     /// Alerts that are known not to hold.
     pub(crate) quiet: Mutex<BTreeSet<&'static str>>,
     /// Which URLs somebody wants.

@@ -12,17 +12,16 @@ use crate::shared::{Shared, sleep_until};
 
 pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
     let clock = &shared.ports.clock;
-    let defaults = Options::default();
     let options = Options {
-        // The work of a dead process is taken up within two seconds of its lease's end, and sooner when leases are short.
-        every: defaults.every.min(shared.options.lease / 4),
+        every: shared.options.uncalled(),
         max_attempts: shared.options.run.max_attempts,
-        ..defaults
+        ..Options::default()
     };
     let mut machine = Sweeper::new(options, rng, clock.steady());
     loop {
         tokio::select! {
             () = shared.drain.cancelled() => return,
+            () = shared.sweeper_nudge.notified() => machine.nudge(clock.steady()),
             () = sleep_until(clock.steady(), machine.wake_at()) => {}
         }
         let Some(sweep) = machine.poll(clock.steady()) else { continue };

@@ -42,10 +42,11 @@ mod task;
 mod trigger;
 mod urls;
 
+pub(crate) use claim::lanes;
 use patra_core::tx::{BatchCommitted, Done, Tx, TxError};
-use tokio_postgres::Statement;
+use tokio_postgres::{Row, Statement};
 
-use crate::error::Fail;
+use crate::error::{Fail, refused};
 use crate::pool::Session;
 use crate::time::Time;
 
@@ -74,7 +75,7 @@ pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
         Tx::Renew(op) => Done::Renew(task::renew(session, &op).await?),
         Tx::StartRun(_) | Tx::CommitBatch(_) | Tx::CommitBatches(_) | Tx::EndRun(_) => {
             let answer = execute_together(session, vec![tx]).await?.pop();
-            answer.unwrap_or_else(|| Err(TxError::Refused("an operation has no answer".to_owned())))?
+            answer.ok_or_else(|| refused("an operation has no answer"))??
         }
         Tx::RecordAdvance(op) => Done::RecordAdvance(cursor::record_advance(session, op).await?),
         Tx::AdvanceCursor(op) => Done::AdvanceCursor(cursor::advance(session, &op).await?),
@@ -231,6 +232,21 @@ const NOW: &str = "SELECT clock_timestamp()";
 
 async fn moment(session: &Session, now: &Statement) -> Result<Time, Fail> {
     Ok(session.one(now, &[]).await?.try_get(0)?)
+}
+
+/// Of a statement that brings its moment: the first column of every row, which is there even when nothing was found.
+fn now(rows: &[Row]) -> Result<Time, Fail> {
+    let row = rows.first().ok_or_else(|| refused("a statement without its moment"))?;
+    Ok(row.try_get(0)?)
+}
+
+/// The rows that stand for something. In the one that only tells the moment, the number in the second column is missing.
+fn taken(rows: &[Row]) -> Result<impl Iterator<Item = &Row>, Fail> {
+    let none = match rows.first() {
+        Some(row) => row.try_get::<_, Option<i64>>(1)?.is_none(),
+        None => true,
+    };
+    Ok(rows.iter().skip(if none { rows.len() } else { 0 }))
 }
 
 /// A duration as the parameter of `$n::bigint * interval '1 microsecond'`.

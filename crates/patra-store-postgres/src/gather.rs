@@ -26,7 +26,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: usize = 3;
+    const COUNT: usize = 3;
 
     pub(crate) fn of(tx: &Tx) -> Option<Kind> {
         match tx {
@@ -55,7 +55,7 @@ fn is_plain(end: &EndRun) -> bool {
 #[derive(Clone)]
 pub(crate) struct Gather {
     pool: Pool,
-    queues: Arc<[Mutex<Queue>; Kind::ALL]>,
+    queues: Arc<[Mutex<Queue>; Kind::COUNT]>,
 }
 
 /// Not what waits: it holds what people keep.

@@ -24,6 +24,7 @@ use std::fmt;
 use std::time::Duration;
 
 use patra_core::credential::Credential;
+use patra_core::port::ahead::Ahead;
 use patra_core::port::credential::Ask;
 use patra_core::port::load::Load;
 use patra_core::port::query::{
@@ -237,6 +238,10 @@ impl Queries for PostgresStore {
 
     fn load(&self) -> Boxed<'_, Result<Load, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(query::load::read(session))))
+    }
+
+    fn ahead(&self) -> Boxed<'_, Result<Ahead, TxError>> {
+        Box::pin(self.readers.run(move |session| Box::pin(query::ahead::read(session))))
     }
 
     fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {

@@ -142,6 +142,14 @@ macro_rules! pipeline {
 }
 pub(crate) use pipeline;
 
+/// A statement about nothing is not sent.
+pub(crate) async fn unless_empty<W, T: Default>(
+    wanted: &[W],
+    statement: impl Future<Output = Result<T, Fail>>,
+) -> Result<T, Fail> {
+    if wanted.is_empty() { Ok(T::default()) } else { statement.await }
+}
+
 /// One connection while one operation has it. It goes back to the pool only by [`Session::release`]: one that is dropped
 /// otherwise, as in a panic, may be in the middle of anything and is closed.
 pub(crate) struct Session {
@@ -161,8 +169,7 @@ impl Session {
 
     /// Goes out in a pipeline with the statement that locks, so that it costs no round trip of its own.
     pub(crate) async fn begin(&self) -> Result<(), Fail> {
-        self.in_transaction.store(true, Ordering::Relaxed);
-        Ok(self.client()?.batch_execute("BEGIN").await?)
+        self.begin_with("BEGIN").await
     }
 
     /// For statements about rows that are named by their keys, for so many operations. Each row is looked up in an index,
@@ -170,31 +177,30 @@ impl Session {
     /// Several operations do not wait long for a lock that one of them may meet: each can be done alone.
     pub(crate) async fn begin_by_key(&self, operations: usize) -> Result<(), Fail> {
         const IMPATIENT: &str = "; SET LOCAL lock_timeout = 200";
-        self.in_transaction.store(true, Ordering::Relaxed);
         let impatient = if operations > 1 { IMPATIENT } else { "" };
-        Ok(self.client()?.batch_execute(&format!("{BEGIN_BY_KEY}{impatient}")).await?)
+        self.begin_with(&format!("{BEGIN_BY_KEY}{impatient}")).await
     }
 
     /// For what follows from what is committed, and is found again should it be lost: it is answered before it is on the disk,
     /// so that whoever waits for its locks does not wait for the disk as well. Whatever is committed later takes it along.
     pub(crate) async fn begin_derived(&self) -> Result<(), Fail> {
-        self.in_transaction.store(true, Ordering::Relaxed);
         // Behind a look of its own.
         self.commit_sent.store(false, Ordering::Relaxed);
-        let begin = concat!("BEGIN; SET LOCAL synchronous_commit = off", without_bitmaps!());
-        Ok(self.client()?.batch_execute(begin).await?)
+        self.begin_with(concat!("BEGIN; SET LOCAL synchronous_commit = off", without_bitmaps!())).await
     }
 
     /// For queries of more than one statement: all of them see the same moment.
     pub(crate) async fn begin_reading(&self) -> Result<(), Fail> {
-        self.in_transaction.store(true, Ordering::Relaxed);
-        Ok(self.client()?.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?)
+        self.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await
     }
 
     /// The same of how far a cursor has come, and `without_bitmaps!`: of all that waits behind it, the first is wanted.
     pub(crate) async fn begin_looking_ahead(&self) -> Result<(), Fail> {
+        self.begin_with(concat!("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", without_bitmaps!())).await
+    }
+
+    async fn begin_with(&self, begin: &str) -> Result<(), Fail> {
         self.in_transaction.store(true, Ordering::Relaxed);
-        let begin = concat!("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", without_bitmaps!());
         Ok(self.client()?.batch_execute(begin).await?)
     }
 

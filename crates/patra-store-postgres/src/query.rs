@@ -1,5 +1,6 @@
 //! The query side. Each answer is one snapshot: one statement, or several in a transaction that sees one moment.
 
+pub(crate) mod ahead;
 pub(crate) mod board;
 pub(crate) mod crawl;
 pub(crate) mod credential;
@@ -48,7 +49,7 @@ WHERE run_id = $1 AND batch_no = $2 AND expires_at > clock_timestamp()";
 /// Every fixed statement of the query side, so that a test can prepare them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
-    &[SNAPSHOT, KEY, PING, STORED, RAW, progress::PROGRESS, registry::READ, dictionary::READ];
+    &[SNAPSHOT, KEY, PING, STORED, RAW, ahead::LOOK, progress::PROGRESS, registry::READ, dictionary::READ];
 
 pub(crate) async fn snapshot(session: &Session, hash: String) -> Result<Option<String>, Fail> {
     let [statement] = session.prepare([SNAPSHOT]).await?;

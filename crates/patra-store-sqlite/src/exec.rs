@@ -47,7 +47,7 @@ use rusqlite::Connection;
 use crate::error::Result;
 
 pub(crate) use alert::read_alert;
-pub(crate) use claim::COUNT_HELD;
+pub(crate) use claim::{COUNT_HELD, first_scheduled};
 pub(crate) use cookie::read_wear;
 pub(crate) use crawl::read_candidate;
 pub(crate) use credential::read_credential;

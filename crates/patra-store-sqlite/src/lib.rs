@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::credential::Credential;
+use patra_core::port::ahead::Ahead;
 use patra_core::port::credential::Ask;
 use patra_core::port::load::Load;
 use patra_core::port::query::{
@@ -199,6 +200,10 @@ impl Queries for SqliteStore {
 
     fn load(&self) -> Boxed<'_, Result<Load, TxError>> {
         self.inner.reader.load()
+    }
+
+    fn ahead(&self) -> Boxed<'_, Result<Ahead, TxError>> {
+        self.inner.reader.ahead()
     }
 
     fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {

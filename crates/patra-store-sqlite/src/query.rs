@@ -1,5 +1,6 @@
 //! The queries of the port, on a connection that cannot write.
 
+pub(crate) mod ahead;
 pub(crate) mod board;
 mod crawl;
 mod credential;
@@ -14,6 +15,7 @@ mod registry;
 pub(crate) mod source;
 
 use patra_core::credential::Credential;
+use patra_core::port::ahead::Ahead;
 use patra_core::port::credential::Ask;
 use patra_core::port::load::Load;
 use patra_core::port::query::{
@@ -45,6 +47,7 @@ const READ_VERSION: &str = "SELECT max(version) FROM patra_migration";
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&[&str]] = &[
     &[READ_SNAPSHOT, READ_KEY, READ_STORED, READ_VERSION],
+    ahead::STATEMENTS,
     board::STATEMENTS,
     crawl::STATEMENTS,
     credential::STATEMENTS,
@@ -135,6 +138,11 @@ impl Queries for SqliteReader {
     fn load(&self) -> Boxed<'_, Result<Load, TxError>> {
         let now = self.now();
         Box::pin(self.read(move |db| load::read(db, now)))
+    }
+
+    fn ahead(&self) -> Boxed<'_, Result<Ahead, TxError>> {
+        let now = self.now();
+        Box::pin(self.read(move |db| ahead::read(db, now)))
     }
 
     fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {

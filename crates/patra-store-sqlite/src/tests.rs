@@ -109,6 +109,9 @@ fn the_hot_statements_use_their_indexes_and_sort_nothing() {
     check(exec::hot::NEXT_LANE, "idx_task_pick ((provenance_code,endpoint_name,operation_code,c_max)>(?,?,?,?))");
     check(exec::hot::HEAD, &format!("{lane}=? AND priority=? AND scheduled_at<?)"));
     check(exec::hot::HEAD_WITH_HOLDS, &format!("{lane}=? AND priority=? AND scheduled_at<?)"));
+    for index in ["idx_schedule_due", "idx_instance_waiting", "idx_instance_chore", "idx_task_poll", "idx_task_queue"] {
+        check(query::ahead::LOOK, index);
+    }
     check(exec::hot::READ_STOPPING, "USING INDEX uk_hold_active (kind_code=?)");
     check(
         exec::hot::COUNT_CHILDREN,

@@ -44,8 +44,6 @@ pub(crate) async fn engine(
         lease: Duration::from_secs(settings.lease_secs),
         retention: (settings.retention_days > 0)
             .then(|| Duration::from_secs(u64::from(settings.retention_days) * 24 * 3_600)),
-        // Alone, nobody else makes work: a nudge says when there is some.
-        poll: if alone { Duration::from_millis(200) } else { Duration::from_secs(1) },
         seed: SystemClock.now().micros().unsigned_abs(),
         credentials,
         collector: environment.collector()?,

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use super::Boxed;
+use super::ahead::Ahead;
 use super::load::Load;
 pub use super::view::{Cell, CellKind, Column, Condition, Filter, NoSuchFilter, Owner, Row, UnknownStatus, View};
 use crate::id::{InstanceId, PlanId, RunId};
@@ -66,6 +67,9 @@ pub trait Queries: fmt::Debug + Send + Sync {
 
     /// What waits, what is at work, and how far cursors have come.
     fn load(&self) -> Boxed<'_, Result<Load, TxError>>;
+
+    /// When there is something to do, at the cost of a few looks into indexes.
+    fn ahead(&self) -> Boxed<'_, Result<Ahead, TxError>>;
 
     /// A cheap statement that proves the store answers; gives the schema's version.
     fn ping(&self) -> Boxed<'_, Result<u32, TxError>>;

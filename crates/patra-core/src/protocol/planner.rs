@@ -32,7 +32,7 @@ pub use slice::{Budget, MAX_DURATION_SECS, MAX_REQUESTS, Note, Phase, Shape, Sli
 pub struct Options {
     pub owner: String,
     pub lease: Duration,
-    /// How long to wait when there is nothing to plan.
+    /// How long to wait when there is nothing to plan and nobody calls.
     pub idle_poll: Duration,
     /// QUEUED tasks per partition above which no more are emitted (G-07).
     pub inventory: u32,
@@ -124,7 +124,8 @@ pub struct Planner {
     options: Options,
     rng: Rng,
     stage: Stage,
-    wake_at: Ts,
+    /// When triggers are looked for next.
+    next_take: Ts,
     /// When schedules are looked at next: at the next due time that is known, and now and then for new ones.
     next_fire: Ts,
     /// Inventories that were found full, and until when their triggers are left alone.
@@ -211,16 +212,13 @@ const MAX_FULL: usize = 64;
 /// A quota that is used up is looked at again after this at the latest: somebody may have declared a larger one.
 const LONGEST_QUOTA_WAIT: Duration = Duration::from_secs(300);
 
-/// How long a new schedule may go unnoticed.
-const LOOK_FOR_SCHEDULES: Duration = Duration::from_secs(10);
-
 impl Planner {
     pub fn new(options: Options, rng: Rng, now: Ts) -> Planner {
         Planner {
             options,
             rng,
             stage: Stage::Idle,
-            wake_at: now,
+            next_take: now,
             next_fire: now,
             full: Vec::new(),
             pace: Pace::default(),
@@ -229,7 +227,7 @@ impl Planner {
     }
 
     pub fn poll(&mut self, now: Ts, wants: &mut Vec<Want>) {
-        if !matches!(self.stage, Stage::Idle) || now < self.wake_at {
+        if now < self.wake_at() {
             return;
         }
         if now < self.next_fire {
@@ -241,7 +239,7 @@ impl Planner {
     }
 
     pub fn wake_at(&self) -> Ts {
-        if matches!(self.stage, Stage::Idle) { self.wake_at } else { Ts::MAX }
+        if self.is_idle() { self.next_take.min(self.next_fire) } else { Ts::MAX }
     }
 
     pub fn is_idle(&self) -> bool {
@@ -250,7 +248,12 @@ impl Planner {
 
     /// A trigger may be waiting: do not sleep on.
     pub fn nudge(&mut self, now: Ts) {
-        self.wake_at = self.wake_at.min(now);
+        self.next_take = self.next_take.min(now);
+    }
+
+    /// A schedule may be due.
+    pub fn nudge_schedules(&mut self, now: Ts) {
+        self.next_fire = self.next_fire.min(now);
     }
 
     pub fn on(&mut self, now: Ts, got: Got, wants: &mut Vec<Want>) {
@@ -258,9 +261,13 @@ impl Planner {
         match (stage, got) {
             (stage, Got::Tx(Err(error))) => self.on_error(now, stage, &error, wants),
             (Stage::Firing, Got::Tx(Ok(Done::FireDue(fired)))) => {
-                let due = fired.next_due.map_or(Ts::MAX, |due| now + due.since(fired.now));
-                self.next_fire = due.min(now + LOOK_FOR_SCHEDULES);
-                self.take(now, wants);
+                let idle = now + self.rng.around(self.options.idle_poll);
+                // What is due and was not fired is somebody else's.
+                let due = fired.next_due.filter(|due| fired.fired > 0 || *due > fired.now);
+                self.next_fire = due.map_or(idle, |due| idle.min(now + due.since(fired.now)));
+                if fired.fired > 0 || now >= self.next_take {
+                    self.take(now, wants);
+                }
             }
             (Stage::Taking, Got::Tx(Ok(Done::TakeTrigger(Some(trigger))))) => {
                 wants.push(Want::Compile(trigger.clone()));
@@ -345,20 +352,21 @@ impl Planner {
                 let error = format!("the plan cannot be stored: {reason}");
                 self.settle(&job.trigger, Settlement::Refused { error }, wants);
             }
-            (stage, TxError::Conflict | TxError::Busy | TxError::Unavailable(_) | TxError::Unknown(_)) => {
-                match stage.into_trigger() {
-                    // Whoever waits for it must not wait for the lease. A store that has no time for it gets some.
-                    Some(trigger) => {
-                        let is_overloaded = matches!(error, TxError::Unavailable(_));
-                        let wait = self.options.inventory_wait * if is_overloaded { OVERLOADED } else { 1 };
-                        let delay = self.rng.around(wait);
-                        self.settle(&trigger, Settlement::Later { delay }, wants);
-                    }
-                    None => self.sleep(now),
-                }
-            }
             // What the store refuses once it refuses again: not before the lease has run out.
             (_, TxError::Refused(_)) => self.sleep(now),
+            (stage, _) => match stage.into_trigger() {
+                // Whoever waits for it must not wait for the lease. A store that has no time for it gets some.
+                Some(trigger) => {
+                    let is_overloaded = matches!(error, TxError::Unavailable(_));
+                    let wait = self.options.inventory_wait * if is_overloaded { OVERLOADED } else { 1 };
+                    let delay = self.rng.around(wait);
+                    self.settle(&trigger, Settlement::Later { delay }, wants);
+                }
+                None => {
+                    self.next_fire = self.next_fire.max(now + self.options.idle_poll);
+                    self.sleep(now);
+                }
+            },
         }
     }
 
@@ -459,14 +467,11 @@ impl Planner {
     }
 
     fn sleep(&mut self, now: Ts) {
-        let idle = now + self.rng.around(self.options.idle_poll);
         self.stage = Stage::Idle;
-        // A due time that has passed was just asked about in vain: it must not make the planner spin.
-        self.wake_at = if self.next_fire > now { idle.min(self.next_fire) } else { idle };
         if self.resume_at <= now {
             self.resume_at = Ts::MAX;
         }
-        self.wake_at = self.wake_at.min(self.resume_at);
+        self.next_take = self.resume_at.min(now + self.rng.around(self.options.idle_poll));
     }
 }
 

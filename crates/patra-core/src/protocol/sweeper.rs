@@ -42,6 +42,11 @@ impl Sweeper {
         Some(Sweep { limit: self.options.limit, max_attempts: self.options.max_attempts, everyone: false })
     }
 
+    /// A lease may have run out.
+    pub fn nudge(&mut self, now: Ts) {
+        self.due = self.due.min(now);
+    }
+
     pub fn on(&mut self, now: Ts, answer: &Result<Swept, TxError>) {
         self.in_flight = false;
         let full =

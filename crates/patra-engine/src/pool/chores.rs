@@ -1,7 +1,6 @@
 //! Searching in the background: jobs of the ledger, done by whichever process takes them, and done again when it dies.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,9 +17,6 @@ use crate::shared::Shared;
 /// The job types of the two searches.
 pub const EXTRACT_DOCUMENTS: &str = "resource_pool_extract_documents";
 pub const CAPTURE_TASKS: &str = "resource_pool_capture_tasks";
-
-/// Between two looks when nobody says that there is something.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Puts a search into the ledger.
 pub async fn ask(
@@ -58,7 +54,7 @@ pub(crate) async fn serve(shared: Arc<Shared>) {
         tokio::select! {
             () = shared.drain.cancelled() => return,
             () = shared.chore_nudge.notified() => {}
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(shared.options.uncalled()) => {}
         }
     }
 }

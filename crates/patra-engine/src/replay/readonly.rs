@@ -9,6 +9,7 @@ use patra_core::alert;
 use patra_core::crawl::{Candidate as WaitingNote, Execution, Note};
 use patra_core::credential::Credential;
 use patra_core::id::{PlanId, RunId, SourceId};
+use patra_core::port::ahead::Ahead;
 use patra_core::port::crawl;
 use patra_core::port::credential::Ask;
 use patra_core::port::load::Load;
@@ -259,6 +260,10 @@ impl Queries for ReadOnly {
 
     fn load(&self) -> Boxed<'_, Result<Load, TxError>> {
         self.queries.load()
+    }
+
+    fn ahead(&self) -> Boxed<'_, Result<Ahead, TxError>> {
+        self.queries.ahead()
     }
 
     fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {

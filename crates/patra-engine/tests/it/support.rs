@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use patra_core::crawl::{Candidate as WaitingNote, Execution, Note};
 use patra_core::credential::Credential;
+use patra_core::port::ahead::Ahead;
 use patra_core::port::crawl;
 use patra_core::port::credential::Ask;
 use patra_core::port::load::Load;
@@ -383,6 +384,10 @@ impl Queries for Flaky {
     }
     fn load(&self) -> Boxed<'_, Result<Load, TxError>> {
         self.store.load()
+    }
+
+    fn ahead(&self) -> Boxed<'_, Result<Ahead, TxError>> {
+        self.store.ahead()
     }
     fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {
         self.store.ping()

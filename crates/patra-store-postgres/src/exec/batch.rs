@@ -11,12 +11,11 @@ use patra_core::tx::{BatchCommitted, BatchStats, Captured, CommitBatch, Stored, 
 use tokio_postgres::{Row, Statement};
 
 use super::candidate::{self, MARK};
-use super::claim::{now, taken};
 use super::ledger::{INSERT_PAGES, Ledger};
-use super::{IN_ORDER, count, outbox, poll, raw, signal, urls};
+use super::{IN_ORDER, count, now, outbox, poll, raw, signal, taken, urls};
 use crate::error::{Fail, refused};
 use crate::json::JsonText;
-use crate::pool::{Session, pipeline};
+use crate::pool::{Session, pipeline, unless_empty};
 use crate::rows::{Rows, Value};
 use crate::time::Time;
 
@@ -24,7 +23,8 @@ use crate::time::Time;
 /// the usual page need not look for each of its own. Whoever asks from now on asks for what comes after this page. By key only:
 /// with a condition on the status, the planner may read all that are under way.
 const LOCK: &str = "
-SELECT asked.task, asked.fence, asked.run, t.status_code = 'EXECUTING', r.id IS NOT NULL, CASE WHEN t.operation_code = 'HARVEST' THEN c.normalized_instant END,
+SELECT asked.task, asked.fence, asked.run, t.status_code = 'EXECUTING', r.id IS NOT NULL,
+  CASE WHEN t.operation_code = 'HARVEST' THEN c.normalized_instant END,
   EXISTS (
     SELECT 1 FROM ing_signal s
     WHERE s.status_code = 'OPEN' AND s.project_key = asked.project_key AND s.provenance_code = asked.provenance_code
@@ -109,7 +109,7 @@ pub(super) async fn commit(
         session.rows(&statements.lock, &leases.params()),
         session.rows(&statements.find, &numbers.params()),
     )?;
-    let now = Time(now(&found)?);
+    let now = now(&found)?;
     let leased = leased.iter().map(Leased::read).collect::<Result<HashMap<_, _>, _>>()?;
     let old = taken(&found)?.map(replayed).collect::<Result<HashMap<_, _>, _>>()?;
     let rights: Vec<_> = asked.iter().map(|pages| right_of(pages, &leased)).collect();
@@ -213,22 +213,16 @@ async fn enter(
     pages: &[Page<'_>],
     stored: &[(BatchStats, Vec<Stored<'_>>)],
 ) -> Result<HashMap<PageId, BatchId>, Fail> {
-    if pages.is_empty() {
-        return Ok(HashMap::new());
-    }
     let entries = pages.iter().zip(stored).map(|(page, (stats, _))| Ledger::of_page(page.op, stats, page.now));
     let entries = entries.collect::<Result<Vec<_>, _>>()?;
     let rows: Rows<'_, 30> = entries.iter().map(Ledger::row).collect();
-    let entered = session.rows(insert, &rows.params()).await?;
+    let entered = unless_empty(pages, session.rows(insert, &rows.params())).await?;
     entered.iter().map(|row| Ok(((row.try_get(0)?, count(row.try_get(1)?)), BatchId(row.try_get(2)?)))).collect()
 }
 
 async fn reset_attempts(session: &Session, reset: &Statement, pages: &[Page<'_>]) -> Result<(), Fail> {
     let tasks: Vec<_> = pages.iter().filter(|page| page.op.progress).map(|page| page.op.lease.task.0).collect();
-    if !tasks.is_empty() {
-        session.write(reset, &[&tasks]).await?;
-    }
-    Ok(())
+    unless_empty(&tasks, session.write(reset, &[&tasks])).await.map(drop)
 }
 
 struct Statements {

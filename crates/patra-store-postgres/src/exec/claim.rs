@@ -16,8 +16,8 @@ use tokio_postgres::Row;
 
 use self::lane::{Chosen, Lane, choose, direction};
 use super::hold::{covers_task, names_partition};
-use super::{count, micros};
-use crate::error::{Fail, refused};
+use super::{count, micros, now, taken};
+use crate::error::Fail;
 use crate::json::JsonText;
 use crate::pool::{Session, pipeline};
 use crate::time::{Time, window};
@@ -52,12 +52,11 @@ macro_rules! due_of_lane {
     };
 }
 
-/// Steps through `idx_task_pick` from lane to lane. Where it lands is the first task of the lane, and if that one's time has
-/// not come, nothing of the lane is due. Only holds on plans, slices and tasks need a look behind the first.
-pub(crate) const LOOK: &str = concat!(
-    "
-WITH RECURSIVE moment AS MATERIALIZED (SELECT clock_timestamp() AS now),
-lanes AS (
+/// The first task of every lane, of a recursive query: it steps through `idx_task_pick` from lane to lane, and where it lands
+/// is the first.
+macro_rules! lanes {
+    () => {
+        "lanes AS (
   (SELECT provenance_code, endpoint_name, operation_code, c_max, coalesce(credential_id, 0) AS credential_id, priority,
      scheduled_at, id
    FROM ing_task
@@ -79,7 +78,19 @@ lanes AS (
       t.scheduled_at, t.id
     LIMIT 1
   ) AS next
-),
+)"
+    };
+}
+pub(crate) use lanes;
+
+/// If the time of a lane's first task has not come, nothing of the lane is due. Only holds on plans, slices and tasks need a
+/// look behind the first.
+pub(crate) const LOOK: &str = concat!(
+    "
+WITH RECURSIVE moment AS MATERIALIZED (SELECT clock_timestamp() AS now),
+",
+    lanes!(),
+    ",
 held AS (
   SELECT provenance_code, endpoint_name, operation_code, count(*) AS held
   FROM ing_task
@@ -262,7 +273,7 @@ async fn look(session: &Session) -> Result<(Ts, Vec<Lane>), Fail> {
             held: row.try_get(9)?,
         })
     });
-    Ok((now(&rows)?, lanes.collect::<Result<_, Fail>>()?))
+    Ok((now(&rows)?.0, lanes.collect::<Result<_, Fail>>()?))
 }
 
 /// Everything goes out at once, the COMMIT with it: the locks are held for no longer than the server needs.
@@ -300,7 +311,7 @@ async fn take(session: &Session, op: &Claim, chosen: &[Chosen<'_>], wait: bool) 
         session.commit(),
     )?;
     let leases = taken(&rows)?.map(read_lease).collect::<Result<_, _>>()?;
-    Ok(Claimed { leases, now: now(&rows)? })
+    Ok(Claimed { leases, now: now(&rows)?.0 })
 }
 
 pub(super) fn read_lease(row: &Row) -> Result<Lease, Fail> {
@@ -327,19 +338,4 @@ pub(super) fn read_lease(row: &Row) -> Result<Lease, Fail> {
         priority: row.try_get(19)?,
         scheduled_at: row.try_get::<_, Time>(20)?.0,
     })
-}
-
-/// The first column of every row is the moment, which is there even when nothing was found.
-pub(super) fn now(rows: &[Row]) -> Result<Ts, Fail> {
-    let row = rows.first().ok_or_else(|| refused("a statement without its moment"))?;
-    Ok(row.try_get::<_, Time>(0)?.0)
-}
-
-/// The rows that stand for something. In the one that only tells the moment, the number in the second column is missing.
-pub(super) fn taken(rows: &[Row]) -> Result<impl Iterator<Item = &Row>, Fail> {
-    let none = match rows.first() {
-        Some(row) => row.try_get::<_, Option<i64>>(1)?.is_none(),
-        None => true,
-    };
-    Ok(rows.iter().skip(if none { rows.len() } else { 0 }))
 }

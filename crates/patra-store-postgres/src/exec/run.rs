@@ -11,12 +11,11 @@ use patra_core::{Fault, RunId};
 use serde_json::json;
 use tokio_postgres::Row;
 
-use super::claim::{now, taken};
 use super::ledger::{INSERT_FAILURES, Ledger};
-use super::{count, hold, poll, raw, split};
+use super::{count, hold, now, poll, raw, split, taken};
 use crate::error::Fail;
 use crate::json::{Json, JsonText};
-use crate::pool::{Session, pipeline};
+use crate::pool::{Session, pipeline, unless_empty};
 use crate::rows::{Rows, Value};
 use crate::time::Time;
 
@@ -85,7 +84,8 @@ FROM ing_task WHERE id = ANY ($1) ORDER BY id FOR UPDATE";
 
 /// With the moment comes whether there is any advice that a success could answer.
 const READ_RUNS: &str = "
-SELECT moment.now, r.id, r.task_id, moment.is_advised, r.status_code IN ('SUCCEEDED', 'PARTIAL', 'FAILED', 'CANCELLED'), r.attempt_no,
+SELECT moment.now, r.id, r.task_id, moment.is_advised,
+  r.status_code IN ('SUCCEEDED', 'PARTIAL', 'FAILED', 'CANCELLED'), r.attempt_no,
   EXISTS (SELECT 1 FROM ing_task_run_batch b WHERE b.run_id = r.id AND b.status_code = 'SUCCEEDED')
 FROM (
   SELECT clock_timestamp() AS now,
@@ -132,7 +132,7 @@ pub(super) async fn start(session: &Session, ops: &[StartRun]) -> Result<Vec<Res
         session.rows(&lock, &asked.params()),
         session.rows(&find, &asked.params()),
     )?;
-    let now = Time(now(&opened)?);
+    let now = now(&opened)?;
     let mut leased = leased.iter().map(Leased::read).collect::<Result<HashMap<_, _>, _>>()?;
     leased.retain(|_, leased| leased.is_held);
     let mut runs = run_ids(taken(&opened)?, 1)?;
@@ -186,14 +186,6 @@ type At = (i64, i64);
 /// By task and fence, which stand in the columns before them.
 fn run_ids<'a>(rows: impl Iterator<Item = &'a Row>, at: usize) -> Result<HashMap<At, RunId>, Fail> {
     rows.map(|row| Ok(((row.try_get(at)?, row.try_get(at + 1)?), RunId(row.try_get(at + 2)?)))).collect()
-}
-
-/// A statement about nothing is not sent.
-async fn unless_empty<W, T: Default>(
-    wanted: &[W],
-    statement: impl Future<Output = Result<T, Fail>>,
-) -> Result<T, Fail> {
-    if wanted.is_empty() { Ok(T::default()) } else { statement.await }
 }
 
 /// A task whose row is locked, as its run sees it.
@@ -255,7 +247,7 @@ pub(super) async fn end(session: &Session, ops: &[&EndRun]) -> Result<Vec<Result
         session.rows(&lock, &[&tasks]),
         session.rows(&read, &asked.params()),
     )?;
-    let now = Time(now(&found)?);
+    let now = now(&found)?;
     let tasks = tasks.iter().map(|row| Ok((row.try_get(0)?, row))).collect::<Result<HashMap<i64, _>, Fail>>()?;
     let runs = taken(&found)?.map(|row| Ok(((row.try_get(2)?, row.try_get(1)?), row)));
     let runs = runs.collect::<Result<HashMap<(i64, i64), _>, Fail>>()?;

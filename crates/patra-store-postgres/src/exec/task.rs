@@ -3,9 +3,8 @@
 use patra_core::tx::{LeaseRef, Renew, Renewed, Sweep, Swept};
 use patra_core::{Code, Fault, Fence, TaskId};
 
-use super::claim::{now, taken};
 use super::hold::covers_task;
-use super::micros;
+use super::{micros, now, taken};
 use crate::error::Fail;
 use crate::json::Json;
 use crate::pool::Session;
@@ -90,7 +89,7 @@ pub(super) async fn renew(session: &Session, op: &Renew) -> Result<Renewed, Fail
             paused.push(lease);
         }
     }
-    Ok(Renewed { held, paused, now: now(&rows)? })
+    Ok(Renewed { held, paused, now: now(&rows)?.0 })
 }
 
 pub(super) async fn sweep(session: &Session, op: Sweep) -> Result<Swept, Fail> {
@@ -103,5 +102,5 @@ pub(super) async fn sweep(session: &Session, op: Sweep) -> Result<Swept, Fail> {
         let list = if row.try_get::<_, &str>(2)? == "FAILED" { &mut failed } else { &mut requeued };
         list.push(TaskId(row.try_get(1)?));
     }
-    Ok(Swept { requeued, failed, now: now(&rows)? })
+    Ok(Swept { requeued, failed, now: now(&rows)?.0 })
 }

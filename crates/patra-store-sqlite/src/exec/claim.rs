@@ -120,6 +120,20 @@ fn pick(db: &Connection, op: &Claim, now: Ts) -> Result<Vec<i64>> {
     Ok(picked)
 }
 
+/// When the first task of any lane may be leased, or could have been.
+pub(crate) fn first_scheduled(db: &Connection) -> Result<Option<Ts>> {
+    let mut statement = db.prepare_cached(HEAD)?;
+    let mut first: Option<Ts> = None;
+    for Lane { partition, c_max, credential, priority } in read_lanes(db)? {
+        let Inventory { provenance_code, endpoint_name, operation } = partition;
+        let (operation, ever) = (operation.as_str(), Ts::MAX.micros());
+        let values = params![provenance_code, endpoint_name, operation, c_max, credential, priority, ever, 1];
+        let head = statement.query_row(values, |row| time(row, 0)).optional()?;
+        first = first.into_iter().chain(head).min();
+    }
+    Ok(first)
+}
+
 /// What of the queue has the same partition, C_max, credential and priority.
 struct Lane {
     partition: Inventory,

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::concurrent::at_once;
 use super::{Fixture, make};
 
-fn ask_for(public_id: &str) -> AskChore {
+pub(super) fn ask_for(public_id: &str) -> AskChore {
     AskChore {
         public_id: public_id.into(),
         project_key: "one".into(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::port::Boxed;
+use patra_core::port::ahead::Ahead;
 use patra_core::port::query::{BatchPage, Cell, Filter, Lineage, Progress, Row, View};
 use patra_core::record::Record;
 use patra_core::state::{Operation, TaskStatus};
@@ -38,14 +39,48 @@ impl Fixture {
         O::answer(self.execute(operation.into()).await?)
     }
 
-    /// Runs an operation that must be applied.
+    /// Runs an operation that must be applied. One that finds work must have been announced.
     pub async fn ok<O: tx::Operation>(&self, operation: O) -> O::Done {
         let tx = operation.into();
         let name = tx.name();
-        match self.execute(tx).await.and_then(O::answer) {
+        match self.execute_announced(tx).await.and_then(O::answer) {
             Ok(done) => done,
             Err(error) => panic!("{name} was refused: {error}"),
         }
+    }
+
+    fn execute_announced(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>> {
+        let first: fn(&Ahead) -> Option<Ts> = match &tx {
+            Tx::FireDue(_) => |ahead| ahead.schedule,
+            Tx::TakeTrigger(_) => |ahead| ahead.trigger,
+            Tx::TakeChore(_) => |ahead| ahead.chore,
+            Tx::Claim(_) => |ahead| ahead.task,
+            Tx::ClaimPolls(_) => |ahead| ahead.poll,
+            Tx::Sweep(sweep) if !sweep.everyone => |ahead| ahead.lease,
+            _ => return self.execute(tx),
+        };
+        Box::pin(async move {
+            let (name, first) = (tx.name(), first(&self.ahead().await));
+            let answer = self.execute(tx).await;
+            let found = match &answer {
+                Ok(Done::FireDue(done)) => done.fired > 0,
+                Ok(Done::TakeTrigger(done)) => done.is_some(),
+                Ok(Done::TakeChore(done)) => done.is_some(),
+                Ok(Done::Claim(done) | Done::ClaimPolls(done)) => !done.leases.is_empty(),
+                Ok(Done::Sweep(done)) => !done.requeued.is_empty() || !done.failed.is_empty(),
+                _ => false,
+            };
+            let after = self.ahead().await.now;
+            assert!(
+                !found || first.is_some_and(|first| first <= after),
+                "{name} found what was announced for {first:?}"
+            );
+            answer
+        })
+    }
+
+    pub async fn ahead(&self) -> Ahead {
+        self.subject.store.ahead().await.expect("what lies ahead")
     }
 
     /// Boxed and the same for all operations: hundreds of cases are made of it, and each would carry its own copy.

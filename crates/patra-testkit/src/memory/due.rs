@@ -1,6 +1,7 @@
 //! For whoever plays many worlds: what is open, when there is something to take, and a store to begin with again.
 
 use patra_core::Ts;
+use patra_core::port::ahead::Ahead;
 
 use super::{MemStore, place};
 
@@ -47,18 +48,29 @@ impl MemStore {
         !queued && self.index.polls.is_empty() && self.index.waiting.is_empty() && self.index.leased.is_empty()
     }
 
-    pub fn due(&self) -> Due {
+    pub fn ahead(&self, now: Ts) -> Ahead {
         let queued = self.index.partitions.iter().flat_map(|partition| &partition.queue);
-        let tasks = queued.map(|(_, scheduled_at, _)| *scheduled_at);
-        let triggers = self.index.waiting.iter().map(|id| {
+        let (mut trigger, mut chore) = (None, None);
+        for id in &self.index.waiting {
             let row = &self.instances[place(id.0)];
-            row.lease.as_ref().map_or(row.not_before, |(_, until)| row.not_before.max(*until))
-        });
-        let schedules = self.schedules.iter().map(|row| row.next_due_at);
-        Due {
-            task: tasks.min().unwrap_or(Ts::MAX),
-            lease: self.index.leased.first().map_or(Ts::MAX, |(until, _)| *until),
-            trigger: triggers.chain(schedules).min().unwrap_or(Ts::MAX),
+            let free = row.lease.as_ref().map_or(row.not_before, |(_, until)| row.not_before.max(*until));
+            let first = if row.is_chore() { &mut chore } else { &mut trigger };
+            *first = Some(first.map_or(free, |first: Ts| first.min(free)));
         }
+        Ahead {
+            now,
+            schedule: self.schedules.iter().map(|row| row.next_due_at).min(),
+            trigger,
+            chore,
+            task: queued.map(|(_, scheduled_at, _)| *scheduled_at).min(),
+            poll: self.index.polls.first().map(|(scheduled_at, _)| *scheduled_at),
+            lease: self.index.leased.first().map(|(until, _)| *until),
+        }
+    }
+
+    pub fn due(&self) -> Due {
+        let Ahead { schedule, trigger, task, lease, .. } = self.ahead(Ts::MIN);
+        let or_never = |first: Option<Ts>| first.unwrap_or(Ts::MAX);
+        Due { task: or_never(task), lease: or_never(lease), trigger: or_never(trigger).min(or_never(schedule)) }
     }
 }

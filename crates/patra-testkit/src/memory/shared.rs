@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use patra_core::credential::Credential;
+use patra_core::port::ahead::Ahead;
 use patra_core::port::credential::Ask;
 use patra_core::port::load::Load;
 use patra_core::port::query::{
@@ -119,6 +120,10 @@ impl Queries for SharedMem {
 
     fn load(&self) -> Boxed<'_, Result<Load, TxError>> {
         ready(self.lock().load(self.clock.now()))
+    }
+
+    fn ahead(&self) -> Boxed<'_, Result<Ahead, TxError>> {
+        ready(self.lock().ahead(self.clock.now()))
     }
 
     fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {

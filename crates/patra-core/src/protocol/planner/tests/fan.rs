@@ -68,7 +68,7 @@ fn a_planner_that_lost_its_trigger_leaves_its_partitions_to_others() {
 // covers: ING-5.2-04
 #[test]
 fn while_an_inventory_is_full_its_triggers_are_left_alone() {
-    let options = Options { inventory: 5, ..Options::new("me") };
+    let options = Options { inventory: 5, idle_poll: Duration::from_secs(10), ..Options::new("me") };
     let mut driver = Driver::reading(options.clone(), trigger());
     let wants = driver.covered(&Coverage { queued: 5, ..fresh() });
     assert!(matches!(&wants[..], [Want::Tx(Tx::SettleTrigger(_))]), "{wants:?}");

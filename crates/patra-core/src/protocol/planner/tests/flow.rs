@@ -277,28 +277,37 @@ fn it_sleeps_when_there_is_nothing_and_wakes_for_a_schedule_on_its_own_clock() {
     assert_eq!(driver.0.wake_at(), HERE + Duration::from_millis(200));
     driver.0.nudge(HERE);
     assert_eq!(driver.0.wake_at(), HERE);
+    let mut wants = Vec::new();
+    driver.0.poll(HERE, &mut wants);
+    assert!(matches!(wants[..], [Want::Tx(Tx::TakeTrigger(_))]), "{wants:?}");
 }
 
 #[test]
-fn schedules_are_looked_at_when_one_is_due_and_now_and_then() {
-    let mut driver = Driver(Planner::new(Options::new("me"), Rng::new(1), HERE));
+fn schedules_are_looked_at_when_one_is_due_when_somebody_says_so_and_now_and_then() {
+    let idle = Duration::from_secs(10);
+    let mut driver = Driver(Planner::new(Options { idle_poll: idle, ..Options::new("me") }, Rng::new(1), HERE));
     driver.0.poll(HERE, &mut Vec::new());
-    driver.ok(Done::FireDue(FiredDue { fired: 0, next_due: Some(DB_NOW + Duration::from_secs(4)), now: DB_NOW }));
+    driver.ok(Done::FireDue(FiredDue { fired: 0, next_due: Some(DB_NOW + idle / 2), now: DB_NOW }));
     driver.ok(Done::TakeTrigger(None));
-    let (mut asked, mut now) = (Vec::new(), HERE);
-    while asked.len() < 2 {
-        now = driver.0.wake_at();
+    let looks_at_schedules = |driver: &mut Driver, now: Ts, fired: u32, next_due: Option<Ts>| {
         let mut wants = Vec::new();
         driver.0.poll(now, &mut wants);
-        let due = matches!(wants[..], [Want::Tx(Tx::FireDue(_))]);
-        if due {
-            asked.push(now.since(HERE));
-            let none = Done::FireDue(FiredDue { fired: 0, next_due: None, now: DB_NOW });
-            driver.0.on(now, Got::Tx(Ok(none)), &mut wants);
-        }
-        driver.0.on(now, Got::Tx(Ok(Done::TakeTrigger(None))), &mut wants);
-    }
-    assert_eq!(asked[0], Duration::from_secs(4), "at the due time");
-    assert!(asked[1] - asked[0] <= LOOK_FOR_SCHEDULES + Duration::from_secs(2), "{asked:?}");
-    assert!(now < HERE + Duration::from_secs(20));
+        assert!(matches!(wants[..], [Want::Tx(Tx::FireDue(_))]), "{wants:?}");
+        wants.clear();
+        driver.0.on(now, Got::Tx(Ok(Done::FireDue(FiredDue { fired, next_due, now: DB_NOW }))), &mut wants);
+        wants
+    };
+    let due = HERE + idle / 2;
+    assert_eq!(driver.0.wake_at(), due);
+    assert!(looks_at_schedules(&mut driver, due, 0, None).is_empty(), "nothing has fired: there is nothing to take");
+    driver.0.nudge_schedules(due);
+    // More than were fired at once are due: these first, then the rest without a pause.
+    let wants = looks_at_schedules(&mut driver, due, 1, Some(DB_NOW));
+    assert!(matches!(wants[..], [Want::Tx(Tx::TakeTrigger(_))]), "{wants:?}");
+    driver.0.on(due, Got::Tx(Ok(Done::TakeTrigger(None))), &mut Vec::new());
+    assert!(driver.0.wake_at() <= due);
+    // The rest is somebody else's.
+    assert!(looks_at_schedules(&mut driver, due, 0, Some(DB_NOW)).is_empty());
+    let wait = driver.0.wake_at().since(due);
+    assert!(wait >= idle * 9 / 10 && wait <= idle * 11 / 10, "{wait:?}");
 }
