@@ -19,7 +19,7 @@ use crate::{events, operations};
 
 /// Between two entries of what was crawled, and between two looks at the alerts.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
-const WATCH_EVERY: Duration = Duration::from_secs(10);
+const WATCH_EVERY: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
 pub struct KeeperOptions {

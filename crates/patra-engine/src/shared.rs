@@ -86,7 +86,7 @@ impl Options {
             roles: vec![Role::Planner, Role::Executor],
             concurrency: 8,
             lease: Duration::from_secs(60),
-            poll: Duration::from_millis(1_500),
+            poll: Duration::from_secs(2),
             run: protocol::run::Options::default(),
             seed: 0,
             alone: false,
@@ -105,7 +105,7 @@ impl Options {
 
     /// How long a part that finds nothing sleeps if nobody calls it, which the lookout does.
     pub(crate) fn uncalled(&self) -> Duration {
-        self.poll * 80
+        self.poll * 300
     }
 }
 

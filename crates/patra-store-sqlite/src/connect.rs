@@ -8,6 +8,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::Options;
 use crate::error::OpenError;
 use crate::private;
+use crate::writer::MOST_FRAMES;
 
 /// Versions before this one can corrupt a database when a checkpoint resets the WAL (sqlite.org/wal.html#walresetbug).
 const OLDEST: (i32, &str) = (3_051_003, "3.51.3");
@@ -20,9 +21,9 @@ const PAGE_SIZE: u32 = 8_192;
 const WRITER_CACHE: i64 = -32 * 1_024;
 const READER_CACHE: i64 = -8 * 1_024;
 
-/// The size that a WAL file which had to grow is cut back to. What steady writing needs stays allocated (the checkpoint
-/// lets it come to 32 MiB); idle time frees that too.
-const JOURNAL_SIZE_LIMIT: i64 = 40 * 1_024 * 1_024;
+/// The size that a WAL file which had to grow is cut back to. What steady writing needs stays allocated; idle time frees that
+/// too.
+const JOURNAL_SIZE_LIMIT: i64 = MOST_FRAMES * PAGE_SIZE as i64 * 5 / 4;
 
 /// More than there are statements in this crate, so that none is ever prepared twice.
 const STATEMENT_CACHE: usize = 512;

@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use self::backlog::Backlog;
 use self::checkpoint::Checkpoint;
+pub(crate) use self::checkpoint::MOST_FRAMES;
 use crate::error::Result;
 
 /// Operations that may wait at a time. Whoever comes after that waits outside: back-pressure, not memory.

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-/// Frames (16 MiB) that are not yet copied when a passive checkpoint is worth its sync. The pages of an index come
-/// again with every group; one copy serves for all of them, so half of this would write a sixth more.
-const PASSIVE_FRAMES: i64 = 2_000;
+/// Frames in the WAL when waiting a moment for readers is better than growing on: 32 MiB, an eighth of a database that is
+/// larger, and [`MOST_FRAMES`]. The pages of an index come again with every group, and one copy serves for all of them; the
+/// larger the index, the later they come. Half as many that are not yet copied make a passive checkpoint worth its sync.
+const LEAST_FRAMES: i64 = 4_000;
 
-/// Frames in the WAL (32 MiB) when waiting a moment for readers is better than growing on.
-const RESTART_FRAMES: i64 = 4_000;
+/// 256 MiB.
+pub(crate) const MOST_FRAMES: i64 = 32_000;
 
 /// How long writers may be held up by a checkpoint that waits for readers.
 const READER_WAIT: Duration = Duration::from_millis(50);
@@ -25,6 +26,8 @@ const IDLE: Duration = Duration::from_secs(1);
 pub(super) struct Checkpoint {
     /// From the first copy on.
     copier: Option<Copier>,
+    /// Frames that the WAL may come to, for a database of this size.
+    room: i64,
     /// Frames at which the next restart is tried. Rises while readers are in the way, so that they are not waited for
     /// after every group.
     restart_at: i64,
@@ -34,7 +37,7 @@ pub(super) struct Checkpoint {
 
 impl Default for Checkpoint {
     fn default() -> Checkpoint {
-        Checkpoint { copier: None, restart_at: RESTART_FRAMES, dirty: true }
+        Checkpoint { copier: None, room: LEAST_FRAMES, restart_at: LEAST_FRAMES, dirty: true }
     }
 }
 
@@ -60,10 +63,13 @@ impl Checkpoint {
             if wal.frames >= this.restart_at {
                 this.wait();
                 let wal = patiently(connection, "RESTART")?;
-                this.restart_at = if wal.busy { wal.frames + RESTART_FRAMES } else { RESTART_FRAMES };
+                this.begin_anew(connection)?;
+                if wal.busy {
+                    this.restart_at += wal.frames;
+                }
             } else if copied {
                 checkpoint(connection, "PASSIVE")?;
-            } else if wal.frames - wal.copied >= PASSIVE_FRAMES {
+            } else if wal.frames - wal.copied >= this.room / 2 {
                 this.copier(connection)?.copy();
             }
             Ok(())
@@ -75,10 +81,17 @@ impl Checkpoint {
             this.wait();
             this.dirty = patiently(connection, "TRUNCATE")?.busy;
             if !this.dirty {
-                this.restart_at = RESTART_FRAMES;
+                this.begin_anew(connection)?;
             }
             Ok(())
         });
+    }
+
+    fn begin_anew(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let pages: i64 = connection.prepare_cached("PRAGMA page_count")?.query_row((), |row| row.get(0))?;
+        self.room = (pages / 8).clamp(LEAST_FRAMES, MOST_FRAMES);
+        self.restart_at = self.room;
+        Ok(())
     }
 
     fn copier(&mut self, connection: &Connection) -> rusqlite::Result<&mut Copier> {
@@ -215,5 +228,28 @@ mod tests {
         assert!(before.frames > 100 && before.copied == 0, "{before:?}");
         assert_eq!(after.copied, before.frames, "{after:?}");
         assert!(!copier.has_copied(), "its end was seen");
+    }
+
+    #[test]
+    fn the_wal_of_a_larger_database_may_come_to_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = Connection::open(folder.path().join("patra.db")).unwrap();
+        writer.execute_batch("PRAGMA page_size = 512; PRAGMA journal_mode = WAL; CREATE TABLE t (x)").unwrap();
+        let mut checkpoint = Checkpoint::default();
+        checkpoint.on_idle(&writer);
+        assert_eq!((checkpoint.room, checkpoint.restart_at), (LEAST_FRAMES, LEAST_FRAMES));
+        writer.execute_batch("INSERT INTO t VALUES (zeroblob(20000000))").unwrap();
+        checkpoint.on_idle(&writer);
+        let room = checkpoint.room;
+        assert!(room > LEAST_FRAMES && room < 2 * LEAST_FRAMES, "an eighth of the database: {room}");
+        // A reader is in the way: the writer does not wait for it after every group.
+        let reader = Connection::open(folder.path().join("patra.db")).unwrap();
+        reader.execute_batch("BEGIN; SELECT count(*) FROM t").unwrap();
+        writer.execute_batch("PRAGMA wal_autocheckpoint = 0; INSERT INTO t VALUES (zeroblob(4000000))").unwrap();
+        checkpoint.after_group(&writer);
+        assert!(checkpoint.restart_at >= 2 * room, "{} of {room}", checkpoint.restart_at);
+        reader.execute_batch("COMMIT").unwrap();
+        checkpoint.on_idle(&writer);
+        assert_eq!(checkpoint.restart_at, checkpoint.room);
     }
 }
