@@ -5,6 +5,7 @@
 mod credentials;
 mod gate;
 mod late;
+mod lookout;
 mod parallel;
 mod partitions;
 mod registry;

@@ -251,6 +251,9 @@ pub(crate) fn flaky(store: &SharedMem, seed: u64) -> Arc<dyn Store> {
 /// What a store does at the moment, and how often its gate was asked.
 #[derive(Debug, Default)]
 pub(crate) struct Switch {
+    pub(crate) transactions: AtomicU64,
+    /// For what lies ahead.
+    pub(crate) looks: AtomicU64,
     /// Nothing is answered but that.
     pub(crate) away: AtomicBool,
     /// The gate's questions are never answered.
@@ -302,6 +305,7 @@ fn away<'a, T: Send + 'a>() -> Boxed<'a, Result<T, TxError>> {
 
 impl Commands for Flaky {
     fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>> {
+        self.switch.transactions.fetch_add(1, Relaxed);
         let dice = self.rng.lock().unwrap().below(10) + 4 - self.odds;
         Box::pin(async move {
             if self.switch.away.load(Relaxed) {
@@ -387,6 +391,7 @@ impl Queries for Flaky {
     }
 
     fn ahead(&self) -> Boxed<'_, Result<Ahead, TxError>> {
+        self.switch.looks.fetch_add(1, Relaxed);
         self.store.ahead()
     }
     fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {
