@@ -9,3 +9,8 @@ pub mod planner;
 pub mod run;
 pub mod sweeper;
 pub mod token;
+
+use std::time::Duration;
+
+/// The store's clock need not be ours: a look just before its time would be in vain.
+const LATER: Duration = Duration::from_millis(5);

@@ -20,7 +20,10 @@ pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
             }
             () = sleep_until(clock.steady(), machine.due()) => {}
         }
-        let answer = shared.ports.store.ahead().await;
+        let answer = tokio::select! {
+            () = shared.drain.cancelled() => return,
+            answer = shared.ports.store.ahead() => answer,
+        };
         if let Err(error) = &answer {
             events::store_failed("lookout", "ahead", error);
         }

@@ -31,6 +31,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
             Ok(swept) => {
                 events::swept(swept.requeued.len(), swept.failed.len());
                 shared.executor_nudge.notify_one();
+                shared.poll_nudge.notify_one();
             }
             Err(error) => events::store_failed("sweeper", "Sweep", error),
         }

@@ -87,7 +87,7 @@ async fn a_claim_walks_its_index_however_long_the_queue() {
         .unwrap();
     let lanes = "ARRAY['p1'], ARRAY['e'], ARRAY['HARVEST'], ARRAY[8], ARRAY[0], ARRAY[100], ARRAY[8], ARRAY[8]";
     let take = format!("('w', 10, 30000000, {lanes}, 1)");
-    let statements = [(exec::LOOK, String::new()), (query::ahead::LOOK, String::new()), (exec::TAKE, take)];
+    let statements = [(exec::LOOK, String::new()), (query::ahead::LOOK, "(1)".to_owned()), (exec::TAKE, take)];
     for (sql, values) in statements {
         for mode in ["force_custom_plan", "force_generic_plan"] {
             client.batch_execute(&format!("SET plan_cache_mode = {mode}")).await.unwrap();

@@ -11,7 +11,7 @@ pub struct Ahead {
     pub now: Ts,
     /// A schedule falls due.
     pub schedule: Option<Ts>,
-    /// A trigger may be taken: its time has come, and no planner has it.
+    /// A trigger may be taken: its time has come, and no planner has it. Or advice that holds triggers back gets too old.
     pub trigger: Option<Ts>,
     pub chore: Option<Ts>,
     /// A task that is no poll may be claimed.

@@ -56,6 +56,8 @@ pub struct Executor {
     rng: Rng,
     held: BTreeMap<TaskId, Held>,
     claiming: bool,
+    /// There was a nudge while a claim was under way, which may have looked before.
+    nudged: bool,
     renewing: bool,
     draining: bool,
     /// Claims so far that leased something.
@@ -82,6 +84,7 @@ impl Executor {
             rng,
             held: BTreeMap::new(),
             claiming: false,
+            nudged: false,
             renewing: false,
             draining: false,
             turns: 0,
@@ -97,7 +100,7 @@ impl Executor {
         self.drop_expired(now, wants);
         if self.is_to_claim(now) {
             let free = self.free();
-            self.claiming = true;
+            (self.claiming, self.nudged) = (true, false);
             let (owner, lease) = (self.options.owner.clone(), self.options.lease);
             let upside_down = self.turns % LAST_FIRST_EVERY == LAST_FIRST_EVERY - 1;
             wants.push(match self.options.polls_per_host {
@@ -123,7 +126,8 @@ impl Executor {
             }
         };
         // More than nothing: there may be more, ask again as soon as there is room.
-        self.next_claim = if leases.is_empty() { now + self.rng.around(self.options.idle_poll) } else { now };
+        let found = !leases.is_empty() || self.nudged;
+        self.next_claim = if found { now } else { now + self.rng.around(self.options.idle_poll) };
         self.turns = self.turns.wrapping_add(u32::from(!leases.is_empty()));
         let until = sent + self.options.lease;
         for lease in leases {
@@ -172,12 +176,13 @@ impl Executor {
     pub fn on_ended(&mut self, now: Ts, lease: LeaseRef) {
         if self.held.get(&lease.task).is_some_and(|held| held.fence == lease.fence) {
             self.held.remove(&lease.task);
-            self.next_claim = self.next_claim.min(now);
+            self.nudge(now);
         }
     }
 
     /// New work may be there: do not wait for the next poll.
     pub fn nudge(&mut self, now: Ts) {
+        self.nudged = self.claiming;
         self.next_claim = self.next_claim.min(now);
     }
 

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::LATER;
 use crate::port::ahead::Ahead;
 use crate::rng::Rng;
 use crate::time::Ts;
@@ -28,8 +29,10 @@ pub struct Lookout {
     soonest: Ts,
 }
 
-/// The store's clock need not be ours: a look just before its time would be in vain.
-const LATER: Duration = Duration::from_millis(5);
+impl Call {
+    const EVERYBODY: Call =
+        Call { schedules: true, triggers: true, chores: true, tasks: true, polls: true, leases: true };
+}
 
 impl Lookout {
     /// Looks for the first time at once.
@@ -50,8 +53,9 @@ impl Lookout {
     /// Who is called after a look. The next one is when something comes of age that this one has seen, though not at every
     /// single one of many, or when others may have made some.
     pub fn on(&mut self, now: Ts, answer: &Result<Ahead, TxError>) -> Call {
-        (self.due, self.soonest) = (now + self.rng.around(self.every), now + self.every / 10);
-        let Ok(ahead) = answer else { return Call::default() };
+        (self.due, self.soonest) = (now + self.rng.around(self.every), now + self.every / 4);
+        // Each sees for itself.
+        let Ok(ahead) = answer else { return Call::EVERYBODY };
         let mut is_due = |first: Option<Ts>| match first {
             Some(first) if first > ahead.now => {
                 let comes = now + first.since(ahead.now) + LATER;
@@ -104,8 +108,11 @@ mod tests {
     fn the_next_look_is_when_something_comes_of_age_or_others_may_have_made_some() {
         let mut lookout = lookout();
         let due_in = |lookout: &Lookout| lookout.due().since(HERE);
-        for answer in [Ok(nothing()), Err(TxError::Busy), Ok(Ahead { poll: Some(THERE + EVERY * 2), ..nothing() })] {
-            assert_eq!(lookout.on(HERE, &answer), Call::default());
+        let (later, away) = (Ahead { poll: Some(THERE + EVERY * 2), ..nothing() }, Call::EVERYBODY);
+        for (answer, call) in
+            [(Ok(nothing()), Call::default()), (Err(TxError::Busy), away), (Ok(later), Call::default())]
+        {
+            assert_eq!(lookout.on(HERE, &answer), call);
             let wait = due_in(&lookout);
             assert!(wait >= EVERY * 9 / 10 && wait <= EVERY * 11 / 10, "{wait:?}");
         }
@@ -113,11 +120,11 @@ mod tests {
         lookout.on(HERE, &Ok(Ahead { task: Some(soon), lease: Some(THERE), ..nothing() }));
         assert_eq!(due_in(&lookout), Duration::from_millis(405));
         lookout.on(HERE, &Ok(Ahead { task: Some(soon), schedule: Some(sooner), ..nothing() }));
-        assert_eq!(due_in(&lookout), Duration::from_millis(150), "not at every single one of many");
+        assert_eq!(due_in(&lookout), EVERY / 4, "not at every single one of many");
         lookout.on(HERE, &Ok(nothing()));
         lookout.nudge(HERE);
-        assert_eq!(due_in(&lookout), Duration::from_millis(150), "nor for everybody who says so");
+        assert_eq!(due_in(&lookout), EVERY / 4, "nor for everybody who says so");
         lookout.nudge(HERE + EVERY * 2);
-        assert_eq!(due_in(&lookout), Duration::from_millis(150));
+        assert_eq!(due_in(&lookout), EVERY / 4);
     }
 }

@@ -13,6 +13,7 @@ mod slice;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::LATER;
 use super::advance::{self, Advance};
 use crate::params::Params;
 use crate::rng::Rng;
@@ -131,8 +132,8 @@ pub struct Planner {
     /// Inventories that were found full, and until when their triggers are left alone.
     full: Vec<(Inventory, Ts)>,
     pace: Pace,
-    /// When the first of the triggers that were put off may be taken again.
-    resume_at: Ts,
+    /// When triggers that were put off may be taken again.
+    resumes: Vec<Ts>,
 }
 
 #[derive(Debug)]
@@ -206,7 +207,7 @@ const MAX_CONFLICTS: u8 = 5;
 /// So many times as long a trigger is put off whose statements take the store too long.
 const OVERLOADED: u32 = 10;
 
-/// Full inventories that are remembered; the triggers of any more are taken and put off one by one.
+/// Full inventories, and triggers put off, that are remembered; the triggers of any more are taken and put off one by one.
 const MAX_FULL: usize = 64;
 
 /// A quota that is used up is looked at again after this at the latest: somebody may have declared a larger one.
@@ -222,7 +223,7 @@ impl Planner {
             next_fire: now,
             full: Vec::new(),
             pace: Pace::default(),
-            resume_at: Ts::MAX,
+            resumes: Vec::new(),
         }
     }
 
@@ -234,6 +235,7 @@ impl Planner {
             self.take(now, wants);
         } else {
             self.stage = Stage::Firing;
+            self.next_fire = now + self.rng.around(self.options.idle_poll);
             wants.push(Want::Tx(FireDue { limit: 100 }.into()));
         }
     }
@@ -261,10 +263,10 @@ impl Planner {
         match (stage, got) {
             (stage, Got::Tx(Err(error))) => self.on_error(now, stage, &error, wants),
             (Stage::Firing, Got::Tx(Ok(Done::FireDue(fired)))) => {
-                let idle = now + self.rng.around(self.options.idle_poll);
-                // What is due and was not fired is somebody else's.
-                let due = fired.next_due.filter(|due| fired.fired > 0 || *due > fired.now);
-                self.next_fire = due.map_or(idle, |due| idle.min(now + due.since(fired.now)));
+                // What is due still when nothing was fired is somebody else's, or waits for its last trigger.
+                if let Some(due) = fired.next_due.filter(|due| fired.fired > 0 || *due > fired.now) {
+                    self.next_fire = self.next_fire.min(now + due.since(fired.now));
+                }
                 if fired.fired > 0 || now >= self.next_take {
                     self.take(now, wants);
                 }
@@ -362,10 +364,7 @@ impl Planner {
                     let delay = self.rng.around(wait);
                     self.settle(&trigger, Settlement::Later { delay }, wants);
                 }
-                None => {
-                    self.next_fire = self.next_fire.max(now + self.options.idle_poll);
-                    self.sleep(now);
-                }
+                None => self.sleep(now),
             },
         }
     }
@@ -457,21 +456,18 @@ impl Planner {
 
     /// The store has just written that a trigger may be taken again after so long.
     fn put_off(&mut self, now: Ts, again: Option<Duration>) {
-        /// Its clock need not be ours.
-        const LATER: Duration = Duration::from_millis(5);
-        if let Some(again) = again {
-            // One that has passed is what has brought us here.
-            let pending = if self.resume_at <= now { Ts::MAX } else { self.resume_at };
-            self.resume_at = pending.min(now + again + LATER);
+        if let Some(again) = again
+            && self.resumes.len() < MAX_FULL
+        {
+            self.resumes.push(now + again + LATER);
         }
     }
 
     fn sleep(&mut self, now: Ts) {
         self.stage = Stage::Idle;
-        if self.resume_at <= now {
-            self.resume_at = Ts::MAX;
-        }
-        self.next_take = self.resume_at.min(now + self.rng.around(self.options.idle_poll));
+        self.resumes.retain(|at| *at > now);
+        let idle = now + self.rng.around(self.options.idle_poll);
+        self.next_take = self.resumes.iter().fold(idle, |first, at| first.min(*at));
     }
 }
 

@@ -392,6 +392,9 @@ impl Queries for Flaky {
 
     fn ahead(&self) -> Boxed<'_, Result<Ahead, TxError>> {
         self.switch.looks.fetch_add(1, Relaxed);
+        if self.switch.away.load(Relaxed) || self.rng.lock().unwrap().below(10) + 4 - self.odds < 4 {
+            return away();
+        }
         self.store.ahead()
     }
     fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {

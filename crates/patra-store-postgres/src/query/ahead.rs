@@ -2,27 +2,49 @@
 
 use patra_core::Ts;
 use patra_core::port::ahead::Ahead;
+use patra_core::time::micros;
+use patra_core::tx::ADVICE_LASTS;
 
 use crate::error::Fail;
 use crate::exec::lanes;
 use crate::pool::Session;
 use crate::time::Time;
 
-/// `greatest` takes no notice of a lease that is none.
+/// When the first of the rows that wait is free, by whether they are chores. Mostly one is free now: then it need not be
+/// found out which was so first. `greatest` takes no notice of a lease that is none.
+macro_rules! first_free {
+    ($is_chore:literal) => {
+        concat!(
+            "coalesce(
+    (SELECT greatest(not_before, leased_until) FROM ing_schedule_instance
+     WHERE status_code = 'REQUESTED' AND provenance_code ",
+            $is_chore,
+            " 'resource_pool' AND greatest(not_before, leased_until) <= (SELECT now FROM moment)
+     ORDER BY id LIMIT 1),
+    (SELECT min(greatest(not_before, leased_until)) FROM ing_schedule_instance
+     WHERE status_code = 'REQUESTED' AND provenance_code ",
+            $is_chore,
+            " 'resource_pool'))"
+        )
+    };
+}
+
 pub(crate) const LOOK: &str = concat!(
     "
-WITH RECURSIVE ",
+WITH RECURSIVE moment AS MATERIALIZED (SELECT clock_timestamp() AS now),
+",
     lanes!(),
-    ",
-waiting AS (
-  SELECT provenance_code = 'resource_pool' AS is_chore, greatest(not_before, leased_until) AS free_at
-  FROM ing_schedule_instance
-  WHERE status_code = 'REQUESTED'
-)
-SELECT clock_timestamp(),
+    "
+SELECT (SELECT now FROM moment),
   (SELECT min(next_due_at) FROM reg_schedule),
-  (SELECT min(free_at) FROM waiting WHERE NOT is_chore),
-  (SELECT min(free_at) FROM waiting WHERE is_chore),
+  least(",
+    first_free!("<>"),
+    ",
+    (SELECT min(created_at) + $1::bigint * interval '1 microsecond' FROM ing_hold
+     WHERE kind_code = 'ADVISORY' AND released_at IS NULL)),
+  ",
+    first_free!("="),
+    ",
   (SELECT min(scheduled_at) FROM lanes),
   (SELECT min(scheduled_at) FROM ing_task WHERE status_code = 'QUEUED' AND source_id IS NOT NULL),
   (SELECT min(leased_until) FROM ing_task WHERE status_code IN ('DISPATCHED', 'EXECUTING'))"
@@ -30,7 +52,7 @@ SELECT clock_timestamp(),
 
 pub(crate) async fn read(session: &Session) -> Result<Ahead, Fail> {
     let [look] = session.prepare([LOOK]).await?;
-    let row = session.one(&look, &[]).await?;
+    let row = session.one(&look, &[&micros(ADVICE_LASTS)]).await?;
     let first = |column| -> Result<Option<Ts>, Fail> { Ok(row.try_get::<_, Option<Time>>(column)?.map(|Time(at)| at)) };
     Ok(Ahead {
         now: row.try_get::<_, Time>(0)?.0,

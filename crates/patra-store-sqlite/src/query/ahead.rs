@@ -2,36 +2,67 @@
 
 use patra_core::Ts;
 use patra_core::port::ahead::Ahead;
+use patra_core::time::micros;
+use patra_core::tx::ADVICE_LASTS;
 use rusqlite::Connection;
 
 use crate::error::Result;
 use crate::exec::first_scheduled;
 use crate::sql::maybe_time;
 
-pub(crate) const LOOK: &str = "
+// When the first of the rows that wait is free, by whether they are chores. Mostly one is free now: then it need not be found
+// out which was so first.
+macro_rules! first_free {
+    ($index:literal, $is_chore:literal) => {
+        concat!(
+            "coalesce(
+    (SELECT max(not_before, coalesce(leased_until, 0)) FROM ing_schedule_instance INDEXED BY ",
+            $index,
+            "
+     WHERE status_code = 'REQUESTED' AND provenance_code ",
+            $is_chore,
+            " 'resource_pool' AND max(not_before, coalesce(leased_until, 0)) <= ?1
+     ORDER BY id LIMIT 1),
+    (SELECT min(max(not_before, coalesce(leased_until, 0))) FROM ing_schedule_instance INDEXED BY ",
+            $index,
+            "
+     WHERE status_code = 'REQUESTED' AND provenance_code ",
+            $is_chore,
+            " 'resource_pool'))"
+        )
+    };
+}
+
+pub(crate) const LOOK: &str = concat!(
+    "
 SELECT
   (SELECT min(next_due_at) FROM reg_schedule),
-  (SELECT min(max(not_before, coalesce(leased_until, 0))) FROM ing_schedule_instance INDEXED BY idx_instance_waiting
-   WHERE status_code = 'REQUESTED' AND provenance_code <> 'resource_pool'),
-  (SELECT min(max(not_before, coalesce(leased_until, 0))) FROM ing_schedule_instance
-   WHERE status_code = 'REQUESTED' AND provenance_code = 'resource_pool'),
+  ",
+    first_free!("idx_instance_waiting", "<>"),
+    ",
+  (SELECT min(created_at) + ?2 FROM ing_hold WHERE kind_code = 'ADVISORY' AND released_at IS NULL),
+  ",
+    first_free!("idx_instance_chore", "="),
+    ",
   (SELECT min(scheduled_at) FROM ing_task WHERE status_code = 'QUEUED' AND source_id IS NOT NULL),
-  (SELECT min(leased_until) FROM ing_task WHERE status_code IN ('DISPATCHED', 'EXECUTING'))";
+  (SELECT min(leased_until) FROM ing_task WHERE status_code IN ('DISPATCHED', 'EXECUTING'))"
+);
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[LOOK];
 
 pub(super) fn read(db: &Connection, now: Ts) -> Result<Ahead> {
     let task = first_scheduled(db)?;
-    let ahead = db.prepare_cached(LOOK)?.query_row((), |row| {
+    let ahead = db.prepare_cached(LOOK)?.query_row([now.micros(), micros(ADVICE_LASTS)], |row| {
+        let (trigger, advice) = (maybe_time(row, 1)?, maybe_time(row, 2)?);
         Ok(Ahead {
             now,
             schedule: maybe_time(row, 0)?,
-            trigger: maybe_time(row, 1)?,
-            chore: maybe_time(row, 2)?,
+            trigger: trigger.into_iter().chain(advice).min(),
+            chore: maybe_time(row, 3)?,
             task,
-            poll: maybe_time(row, 3)?,
-            lease: maybe_time(row, 4)?,
+            poll: maybe_time(row, 4)?,
+            lease: maybe_time(row, 5)?,
         })
     })?;
     Ok(ahead)

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-/// Frames in the WAL when waiting a moment for readers is better than growing on: 32 MiB, an eighth of a database that is
+/// Frames in the WAL when waiting a moment for readers is better than growing on: 31 MiB, an eighth of a database that is
 /// larger, and [`MOST_FRAMES`]. The pages of an index come again with every group, and one copy serves for all of them; the
 /// larger the index, the later they come. Half as many that are not yet copied make a passive checkpoint worth its sync.
 const LEAST_FRAMES: i64 = 4_000;
 
-/// 256 MiB.
-pub(crate) const MOST_FRAMES: i64 = 32_000;
+/// 125 MiB: a writer may have to wait until half of it is copied.
+pub(crate) const MOST_FRAMES: i64 = 16_000;
 
 /// How long writers may be held up by a checkpoint that waits for readers.
 const READER_WAIT: Duration = Duration::from_millis(50);
@@ -68,7 +68,11 @@ impl Checkpoint {
                     this.restart_at += wal.frames;
                 }
             } else if copied {
-                checkpoint(connection, "PASSIVE")?;
+                let wal = checkpoint(connection, "PASSIVE")?;
+                // The next commit begins it anew.
+                if wal.frames == wal.copied {
+                    this.begin_anew(connection)?;
+                }
             } else if wal.frames - wal.copied >= this.room / 2 {
                 this.copier(connection)?.copy();
             }

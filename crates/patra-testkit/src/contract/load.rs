@@ -6,8 +6,10 @@ use patra_core::Ts;
 use patra_core::cursor::Scope;
 use patra_core::port::ahead::Ahead;
 use patra_core::port::load::{FORGOTTEN, Load, Reached};
-use patra_core::state::Operation;
-use patra_core::tx::{AdvanceCursor, Inventory, RunEnd, SettleTrigger, Settlement, TakeChore};
+use patra_core::state::{HoldKind, Operation};
+use patra_core::tx::{
+    ADVICE_LASTS, AdvanceCursor, Inventory, Release, RunEnd, SettleTrigger, Settlement, TakeChore, Which,
+};
 
 use super::source::feed;
 use super::{Fixture, chore, make};
@@ -90,6 +92,14 @@ pub(super) async fn for_each_part_it_is_told_when_it_may_find_something(fx: Fixt
     let is_later = |ahead: &Ahead, first: Option<Ts>| {
         assert!(first.is_some_and(|first| first > ahead.now && first <= ahead.now + make::LONG), "{ahead:?}");
     };
+
+    // Advice that nothing else ends, ends some time.
+    let advice = fx.ok(make::hold(HoldKind::Advisory, make::partition(Operation::Harvest))).await;
+    let ahead = fx.ahead().await;
+    assert_eq!(named(&ahead), [false, true, false, false, false, false]);
+    assert!(ahead.trigger.is_some_and(|first| first > ahead.now && first <= ahead.now + ADVICE_LASTS), "{ahead:?}");
+    fx.ok(Release { which: Which::Hold(advice.hold), by: "me".into() }).await;
+    assert_eq!(named(&fx.ahead().await), [false; 6]);
 
     // A trigger that waits, that somebody has, that is put off.
     fx.fire("a").await;

@@ -63,7 +63,7 @@ impl MemStore {
         self.release_where(now, Release::BY_SUCCESS, ends);
     }
 
-    fn lasting(&self) -> impl Iterator<Item = &HoldRow> {
+    pub(super) fn lasting(&self) -> impl Iterator<Item = &HoldRow> {
         self.index.holds.iter().filter_map(|id| self.holds.get(id))
     }
 

@@ -2,6 +2,8 @@
 
 use patra_core::Ts;
 use patra_core::port::ahead::Ahead;
+use patra_core::state::HoldKind;
+use patra_core::tx::ADVICE_LASTS;
 
 use super::{MemStore, place};
 
@@ -57,10 +59,12 @@ impl MemStore {
             let first = if row.is_chore() { &mut chore } else { &mut trigger };
             *first = Some(first.map_or(free, |first: Ts| first.min(free)));
         }
+        let advice =
+            self.lasting().filter(|row| row.kind == HoldKind::Advisory).map(|row| row.created_at + ADVICE_LASTS);
         Ahead {
             now,
             schedule: self.schedules.iter().map(|row| row.next_due_at).min(),
-            trigger,
+            trigger: advice.chain(trigger).min(),
             chore,
             task: queued.map(|(_, scheduled_at, _)| *scheduled_at).min(),
             poll: self.index.polls.first().map(|(scheduled_at, _)| *scheduled_at),

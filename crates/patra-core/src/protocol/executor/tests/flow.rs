@@ -61,6 +61,12 @@ fn it_claims_for_its_free_capacity_only_and_waits_when_there_is_nothing() {
     assert!(executor.wake_at() > at(0));
     executor.nudge(at(0));
     assert!(matches!(&polled(&mut executor, at(0))[..], [Want::Claim(_)]));
+    // What was told of meanwhile may have come behind the look.
+    executor.nudge(at(0));
+    executor.on_claimed(at(0), at(0), Ok(Claimed { leases: vec![], now: at(0) }), &mut Vec::new());
+    assert!(matches!(&polled(&mut executor, at(0))[..], [Want::Claim(_)]));
+    executor.on_claimed(at(0), at(0), Ok(Claimed { leases: vec![], now: at(0) }), &mut Vec::new());
+    assert!(polled(&mut executor, at(0)).is_empty());
 
     let mut full = holding_two();
     assert!(polled(&mut full, at(1)).is_empty());

@@ -306,6 +306,11 @@ fn schedules_are_looked_at_when_one_is_due_when_somebody_says_so_and_now_and_the
     assert!(matches!(wants[..], [Want::Tx(Tx::TakeTrigger(_))]), "{wants:?}");
     driver.0.on(due, Got::Tx(Ok(Done::TakeTrigger(None))), &mut Vec::new());
     assert!(driver.0.wake_at() <= due);
+    // The store cannot read one of them: not again at once.
+    driver.0.poll(due, &mut Vec::new());
+    driver.0.on(due, Got::Tx(Err(TxError::Refused("no time".into()))), &mut Vec::new());
+    assert!(driver.0.wake_at() > due);
+    driver.0.nudge_schedules(due);
     // The rest is somebody else's.
     assert!(looks_at_schedules(&mut driver, due, 0, Some(DB_NOW)).is_empty());
     let wait = driver.0.wake_at().since(due);
