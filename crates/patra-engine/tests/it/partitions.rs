@@ -15,7 +15,7 @@ use patra_core::tx::Fire;
 use patra_engine::{Engine, Options, Ports};
 use patra_testkit::memory::SharedMem;
 
-use crate::support::{TokioClock, flaky, stop};
+use crate::support::{TokioClock, flaky, patient, stop};
 
 const USERS: usize = 25;
 const END: Ts = Ts::from_secs(120);
@@ -99,7 +99,7 @@ impl World {
 
     async fn start(&self, owner: &str) -> Engine {
         let ports = Ports { store: Arc::clone(&self.port), transport: self.far.clone(), clock: self.clock.clone() };
-        let options = Options { lease: Duration::from_secs(10), concurrency: 4, ..Options::new(owner) };
+        let options = Options { lease: Duration::from_secs(10), concurrency: 4, run: patient(), ..Options::new(owner) };
         Engine::start(ports, options, Arc::new(())).await.unwrap()
     }
 
@@ -180,8 +180,7 @@ async fn every_user_is_a_partition_with_a_cursor_of_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_and_processes_that_come_and_go_lose_and_double_no_partition() {
-    // With seed 0 the answers to five claims of one task are lost, one after the other: then it fails, as it should.
-    for seed in 1..7 {
+    for seed in 0..6 {
         let world = World::new(Some(seed)).await;
         let first = world.start("one").await;
         world.fire("users", "users", &Params::new()).await;

@@ -22,6 +22,7 @@ use patra_core::port::query::{
 use patra_core::port::source::{Collecting, Due, ItemFilter, ItemStats, RawItem, Source, SourceFilter};
 use patra_core::port::transport::{Error, Request, Response};
 use patra_core::port::{Boxed, Clock, Commands, CommandsExt, Crawls, Credentials, Queries, Sources, Store, Transport};
+use patra_core::protocol::run;
 use patra_core::record::{Candidate, Stream};
 use patra_core::registry::DictType;
 use patra_core::rng::Rng;
@@ -53,17 +54,18 @@ pub(crate) struct World {
     pub(crate) transport: Arc<FarSide>,
     clock: Arc<TokioClock>,
     port: Arc<dyn Store>,
+    run: run::Options,
 }
 
 impl World {
     pub(crate) fn new(far: FarSide) -> World {
         let clock = Arc::new(TokioClock(tokio::time::Instant::now()));
         let store = SharedMem::new(clock.clone());
-        World { port: Arc::new(store.clone()), store, transport: Arc::new(far), clock }
+        World { port: Arc::new(store.clone()), store, transport: Arc::new(far), clock, run: run::Options::default() }
     }
 
     pub(crate) fn with_flaky_store(self, seed: u64) -> World {
-        World { port: flaky(&self.store, seed), ..self }
+        World { port: flaky(&self.store, seed), run: patient(), ..self }
     }
 
     /// The first reads of manifests and snapshots find the store away.
@@ -101,8 +103,8 @@ impl World {
     pub(crate) async fn start_with(&self, owner: &str, roles: &[Role], concurrency: u32) -> Engine {
         let ports =
             Ports { store: Arc::clone(&self.port), transport: self.transport.clone(), clock: self.clock.clone() };
-        let options =
-            Options { lease: Duration::from_secs(10), concurrency, roles: roles.to_vec(), ..Options::new(owner) };
+        let (lease, roles, run) = (Duration::from_secs(10), roles.to_vec(), self.run);
+        let options = Options { lease, concurrency, roles, run, ..Options::new(owner) };
         Engine::start(ports, options, Arc::new(())).await.unwrap()
     }
 
@@ -248,6 +250,12 @@ pub(crate) fn flaky(store: &SharedMem, seed: u64) -> Arc<dyn Store> {
     Arc::new(Flaky { rng: std::sync::Mutex::new(Rng::new(seed)), odds: 4, ..Flaky::new(store) })
 }
 
+/// Of a claim whose answer is lost nobody knows, and one in seven is: a task that this happens to five times in a row would
+/// fail, as it should.
+pub(crate) fn patient() -> run::Options {
+    run::Options { max_attempts: 50, ..run::Options::default() }
+}
+
 /// What a store does at the moment, and how often its gate was asked.
 #[derive(Debug, Default)]
 pub(crate) struct Switch {
@@ -294,6 +302,11 @@ impl Flaky {
         }
     }
 
+    /// Below four: something goes wrong.
+    fn dice(&self) -> u64 {
+        self.rng.lock().unwrap().below(10) + 4 - self.odds
+    }
+
     fn blinded(&self) -> bool {
         self.blind.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
     }
@@ -306,7 +319,7 @@ fn away<'a, T: Send + 'a>() -> Boxed<'a, Result<T, TxError>> {
 impl Commands for Flaky {
     fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>> {
         self.switch.transactions.fetch_add(1, Relaxed);
-        let dice = self.rng.lock().unwrap().below(10) + 4 - self.odds;
+        let dice = self.dice();
         Box::pin(async move {
             if self.switch.away.load(Relaxed) {
                 return Err(TxError::Unavailable("away".into()));
@@ -392,7 +405,7 @@ impl Queries for Flaky {
 
     fn ahead(&self) -> Boxed<'_, Result<Ahead, TxError>> {
         self.switch.looks.fetch_add(1, Relaxed);
-        if self.switch.away.load(Relaxed) || self.rng.lock().unwrap().below(10) + 4 - self.odds < 4 {
+        if self.switch.away.load(Relaxed) || self.dice() < 4 {
             return away();
         }
         self.store.ahead()
