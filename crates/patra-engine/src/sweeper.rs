@@ -12,11 +12,8 @@ use crate::shared::{Shared, sleep_until};
 
 pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
     let clock = &shared.ports.clock;
-    let options = Options {
-        every: shared.options.uncalled(),
-        max_attempts: shared.options.run.max_attempts,
-        ..Options::default()
-    };
+    let options =
+        Options { every: shared.options.uncalled(), limit: 100, max_attempts: shared.options.run.max_attempts };
     let mut machine = Sweeper::new(options, rng, clock.steady());
     loop {
         tokio::select! {

@@ -246,7 +246,7 @@ fn taken(rows: &[Row]) -> Result<impl Iterator<Item = &Row>, Fail> {
         Some(row) => row.try_get::<_, Option<i64>>(1)?.is_none(),
         None => true,
     };
-    Ok(rows.iter().skip(if none { rows.len() } else { 0 }))
+    Ok(if none { &[] } else { rows }.iter())
 }
 
 /// A duration as the parameter of `$n::bigint * interval '1 microsecond'`.

@@ -24,6 +24,7 @@
 //! * A note is an item of run 0: whoever reads items bears with a run that never was.
 //! * A key whose prefix exists is not made again (`created: false`); a revoked or unknown one is `revoked: false`.
 
+mod ahead;
 mod alert;
 mod board;
 mod cancel;

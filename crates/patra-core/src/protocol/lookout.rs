@@ -20,6 +20,11 @@ pub struct Call {
     pub leases: bool,
 }
 
+impl Call {
+    const EVERYBODY: Call =
+        Call { schedules: true, triggers: true, chores: true, tasks: true, polls: true, leases: true };
+}
+
 #[derive(Clone, Debug)]
 pub struct Lookout {
     every: Duration,
@@ -27,11 +32,6 @@ pub struct Lookout {
     due: Ts,
     /// However much comes of age: not before this.
     soonest: Ts,
-}
-
-impl Call {
-    const EVERYBODY: Call =
-        Call { schedules: true, triggers: true, chores: true, tasks: true, polls: true, leases: true };
 }
 
 impl Lookout {

@@ -13,12 +13,6 @@ pub struct Options {
     pub max_attempts: u32,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { every: Duration::from_millis(1_200), limit: 100, max_attempts: 5 }
-    }
-}
-
 #[derive(Clone, Debug)]
 pub struct Sweeper {
     options: Options,
@@ -69,7 +63,7 @@ mod tests {
     #[test]
     fn a_full_sweep_is_followed_at_once_and_an_idle_one_after_about_the_interval() {
         let now = Ts::from_secs(100);
-        let options = Options { limit: 2, ..Options::default() };
+        let options = Options { every: Duration::from_secs(1), limit: 2, max_attempts: 5 };
         let mut sweeper = Sweeper::new(options, Rng::new(1), now);
         assert!(sweeper.poll(now).is_some());
         assert!(sweeper.poll(now).is_none(), "one at a time");

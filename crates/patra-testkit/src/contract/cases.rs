@@ -23,6 +23,8 @@ cases! {
         what_waits_and_what_is_held_is_counted_by_partition,
         how_far_cursors_have_come_is_told_until_they_are_forgotten,
         partitions_with_a_schedule_are_named,
+    }
+    ahead {
         for_each_part_it_is_told_when_it_may_find_something,
     }
     registry {
