@@ -1,5 +1,6 @@
-//! Group commit: several operations in one transaction, each in its own savepoint, so that the failure of one is not
-//! the failure of its neighbours.
+//! Group commit: several operations in one transaction, so that the failure of one is not the failure of its neighbours. A
+//! savepoint for each would keep a copy of every page that is touched in it, so they do without: should one fail after it has
+//! written, which is rare, the transaction is taken back and carried out once more with savepoints.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,36 +12,64 @@ use rusqlite::Connection;
 use super::Execute;
 use crate::error::{Error, Result, commit_failed, not_applied};
 
+type Answers = Vec<Result<Done, TxError>>;
+
+/// The transaction was taken back, with everybody's work.
+struct Broken {
+    error: TxError,
+    /// It is the error of one of them, which had written before it failed.
+    of_one: bool,
+}
+
+impl Broken {
+    fn for_all(error: &rusqlite::Error) -> Broken {
+        Broken { error: not_applied(error), of_one: false }
+    }
+}
+
+/// How an operation is carried out among others: its answer, or why the transaction cannot go on.
+type Way = fn(&Connection, &dyn Fn() -> Result<Done>) -> Result<Result<Done>, Broken>;
+
 /// Carries out the operations in one transaction and commits it. One answer per operation, in order.
 pub(super) fn commit<'a>(
     connection: &Connection,
-    operations: impl ExactSizeIterator<Item = &'a Tx>,
+    operations: impl ExactSizeIterator<Item = &'a Tx> + Clone,
     execute: Execute,
     now: &mut dyn FnMut() -> Ts,
-) -> Vec<Result<Done, TxError>> {
+) -> Answers {
     let count = operations.len();
-    let everyone = |error: TxError| vec![Err(error); count];
-    if let Err(error) = run(connection, "BEGIN IMMEDIATE") {
-        return everyone(not_applied(&error));
-    }
-    let mut answers = Vec::with_capacity(count);
+    let answers = match carry_out(connection, operations.clone(), execute, now, plainly) {
+        Err(broken) if broken.of_one && count > 1 => carry_out(connection, operations, execute, now, apart),
+        answers => answers,
+    };
+    answers.unwrap_or_else(|broken| vec![Err(broken.error); count])
+}
+
+fn carry_out<'a>(
+    connection: &Connection,
+    operations: impl Iterator<Item = &'a Tx>,
+    execute: Execute,
+    now: &mut dyn FnMut() -> Ts,
+    way: Way,
+) -> Result<Answers, Broken> {
+    run(connection, "BEGIN IMMEDIATE").map_err(|error| Broken::for_all(&error))?;
+    let mut answers = Answers::new();
     for operation in operations {
         let now = now();
-        let attempt = || guarded(connection, operation, execute, now);
-        let answer = if count > 1 { apart(connection, attempt) } else { Ok(attempt()) };
-        match answer {
+        match way(connection, &|| guarded(connection, operation, execute, now)) {
             Ok(answer) => answers.push(answer.map_err(TxError::from)),
-            Err(lost) => {
+            Err(broken) => {
                 roll_back(connection);
-                return everyone(not_applied(&lost));
+                return Err(broken);
             }
         }
         // Out of space or memory, or a failed read: SQLite has rolled back everything, the neighbours' work included.
         if connection.is_autocommit() {
-            return everyone(match answers.pop() {
+            let error = match answers.pop() {
                 Some(Err(error)) if error.is_transient() => error,
                 _ => TxError::Unavailable("the transaction was rolled back".into()),
-            });
+            };
+            return Err(Broken { error, of_one: false });
         }
     }
     if answers.iter().all(Result::is_err) {
@@ -50,21 +79,32 @@ pub(super) fn commit<'a>(
         let error = commit_failed(&error);
         answers.iter_mut().filter(|answer| answer.is_ok()).for_each(|answer| *answer = Err(error.clone()));
     }
-    answers
+    Ok(answers)
 }
 
-/// Runs one attempt in a savepoint and takes it back alone when it fails. The outer error means that the savepoint
-/// itself did not work, and with it the whole transaction.
-fn apart(connection: &Connection, attempt: impl FnOnce() -> Result<Done>) -> rusqlite::Result<Result<Done>> {
-    run(connection, "SAVEPOINT operation")?;
+/// As if it were alone. One that fails before it has written harms nobody.
+fn plainly(connection: &Connection, attempt: &dyn Fn() -> Result<Done>) -> Result<Result<Done>, Broken> {
+    let changes = connection.total_changes();
+    match attempt() {
+        Err(error) if connection.total_changes() != changes && !connection.is_autocommit() => {
+            Err(Broken { error: error.into(), of_one: true })
+        }
+        answer => Ok(answer),
+    }
+}
+
+/// In a savepoint, to be taken back alone when it fails. Should the savepoint itself not work, the transaction is lost.
+fn apart(connection: &Connection, attempt: &dyn Fn() -> Result<Done>) -> Result<Result<Done>, Broken> {
+    let run = |sql| run(connection, sql).map_err(|error| Broken::for_all(&error));
+    run("SAVEPOINT operation")?;
     let answer = attempt();
     if connection.is_autocommit() {
         return Ok(answer);
     }
     if answer.is_err() {
-        run(connection, "ROLLBACK TO operation")?;
+        run("ROLLBACK TO operation")?;
     }
-    run(connection, "RELEASE operation")?;
+    run("RELEASE operation")?;
     Ok(answer)
 }
 

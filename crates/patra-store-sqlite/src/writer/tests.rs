@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,9 +11,16 @@ use super::*;
 use crate::error::Error;
 use crate::{Options, connect};
 
+thread_local! {
+    /// How many operations were carried out.
+    static CARRIED_OUT: Cell<u32> = const { Cell::new(0) };
+}
+
 /// A store of names instead of the real operations: creating inserts a name, revoking misbehaves as it is told.
 fn toy(db: &Connection, tx: &Tx, now: Ts) -> Result<Done> {
+    CARRIED_OUT.set(CARRIED_OUT.get() + 1);
     match tx {
+        Tx::RevokeKey(op) if op.prefix == "fenced" => Err(Error::Tx(TxError::Fenced)),
         Tx::CreateKey(op) => {
             db.execute("INSERT INTO name VALUES (?1, ?2)", params![op.name, now.micros()])?;
             Ok(Done::CreateKey(KeyCreated { created: true }))
@@ -101,6 +109,15 @@ fn one_that_fails_or_panics_in_a_group_is_taken_back_alone() {
     assert!(matches!(&answers[2], Err(TxError::Refused(reason)) if reason.contains("UNIQUE")), "{:?}", answers[2]);
     assert!(matches!(&answers[3], Err(TxError::Refused(reason)) if reason.contains("on purpose")), "{:?}", answers[3]);
     assert_eq!(names(&options(&folder).path), ["a", "b"]);
+}
+
+#[test]
+fn one_that_fails_before_it_writes_costs_its_neighbours_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let connection = connection(&folder);
+    let answers = commit(&connection, &[create("a"), revoke("fenced"), create("b")]);
+    assert_eq!((answers[0].is_ok(), &answers[1], answers[2].is_ok()), (true, &Err(TxError::Fenced), true));
+    assert_eq!((names(&options(&folder).path), CARRIED_OUT.get()), (vec!["a".into(), "b".into()], 3));
 }
 
 #[test]
