@@ -97,6 +97,8 @@ fn owned() -> Served {
             operations::signal,
         )
         .route(post("/api/v1/quarantine/{id}/abandon", "Gives a quarantined record up"), operations::abandon)
+        .route(post("/api/v1/outbox/retell", "Tells again all events that were given up"), operations::retell)
+        .route(post("/api/v1/outbox/{id}/retell", "Tells an event again that was given up"), operations::retell_one)
         .route(
             get("/api/v1/plans/{id}/lineage", "A plan with everything that came of it").query(LINEAGE),
             operations::lineage,

@@ -46,7 +46,8 @@ pub use gate::AskGate;
 pub use key::{CreateKey, KeyCreated, KeyRevoked, RevokeKey, Scope};
 pub use outbox::{
     EVENT_RECORDS, EVENTS_KEPT, Event, EventSettled, EventsTaken, FORGOTTEN_AT_ONCE, MAX_TELLS, NewEvent,
-    RECORDS_STORED, SettleEvent, Settled, Stored, TWEETS_COLLECTED, TakeEvents, Told, tell_again,
+    RECORDS_STORED, RETOLD_AT_ONCE, Retell, Retold, SettleEvent, Settled, Stored, TWEETS_COLLECTED, TakeEvents, Told,
+    tell_again,
 };
 pub use plan::{
     Coverage, Fire, FireDue, Fired, FiredDue, HISTORY, History, Inventory, NewPlan, NewSlice, OpenPlan, PlanSaved,
@@ -322,6 +323,8 @@ operations! {
     TakeEvents(TakeEvents) => EventsTaken,
     /// What became of telling an event.
     SettleEvent(SettleEvent) => EventSettled,
+    /// Lets events be told again that were given up.
+    Retell(Retell) => Retold,
     /// Keeps or ends a chore.
     KeepChore(KeepChore) => ChoreKept,
 }

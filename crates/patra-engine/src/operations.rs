@@ -7,9 +7,11 @@ use std::time::Duration;
 use patra_core::Ts;
 use patra_core::gate::{Limits, State};
 use patra_core::port::query::{Cell, Filter, Row, View};
-use patra_core::port::{Clock, Commands, CommandsExt, Queries};
+use patra_core::port::{Clock, Commands, CommandsExt, Queries, Store};
 use patra_core::state::{HoldKind, Operation, TaskStatus};
-use patra_core::tx::{ADVICE_LASTS, Archive, Archived, MAX_SIGNAL_KEYS, Signal, Subject, TxError};
+use patra_core::tx::{
+    ADVICE_LASTS, Archive, Archived, MAX_SIGNAL_KEYS, RETOLD_AT_ONCE, Retell, Signal, Subject, TxError,
+};
 use patra_spec::Overrides;
 
 use crate::registry::{self, Asked, Error};
@@ -236,6 +238,27 @@ pub async fn archive(store: &dyn Commands, clock: &dyn Clock, age: Duration) -> 
         sum.settled += done.settled;
         if done.most() < AT_ONCE {
             return Ok(sum);
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Lets events that were given up be told again: one, or all of a project or of everybody. How many that were; `None` when
+/// there is no such event.
+pub async fn retell(store: &dyn Store, project_key: Option<&str>, event: Option<i64>) -> Result<Option<u64>, TxError> {
+    let project_key = project_key.map(str::to_owned);
+    if event.is_some() {
+        let filter = Filter { project_key: project_key.clone(), id: event, limit: 1, ..Filter::default() };
+        if store.list(View::Outbox, filter).await?.is_empty() {
+            return Ok(None);
+        }
+    }
+    let mut events = 0;
+    loop {
+        let done = store.run(Retell { project_key: project_key.clone(), event }).await?;
+        events += u64::from(done.events);
+        if done.events < RETOLD_AT_ONCE {
+            return Ok(Some(events));
         }
         tokio::task::yield_now().await;
     }

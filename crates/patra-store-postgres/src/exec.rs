@@ -130,6 +130,7 @@ pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
         Tx::TakeChore(op) => Done::TakeChore(chore::take(session, &op).await?.map(Box::new)),
         Tx::KeepChore(op) => Done::KeepChore(chore::keep(session, &op).await?),
         Tx::TakeEvents(op) => Done::TakeEvents(outbox::take(session, &op).await?),
+        Tx::Retell(op) => Done::Retell(outbox::retell(session, &op).await?),
         Tx::SettleEvent(op) => Done::SettleEvent(outbox::settle(session, &op).await?),
     })
 }

@@ -193,6 +193,7 @@ pub(crate) fn execute(db: &Connection, tx: &Tx, now: Ts) -> Result<Done> {
         Tx::AskChore(op) => Done::AskChore(chore::ask(db, op, now)?),
         Tx::TakeChore(op) => Done::TakeChore(chore::take(db, op, now)?.map(Box::new)),
         Tx::TakeEvents(op) => Done::TakeEvents(outbox::take(db, op, now)?),
+        Tx::Retell(op) => Done::Retell(outbox::retell(db, op, now)?),
         Tx::SettleEvent(op) => Done::SettleEvent(outbox::settle(db, op, now)?),
         Tx::KeepChore(op) => Done::KeepChore(chore::keep(db, op, now)?),
     })

@@ -258,6 +258,7 @@ impl MemStore {
             Tx::AskChore(op) => Done::AskChore(self.ask_chore(now, op)),
             Tx::TakeChore(op) => Done::TakeChore(self.take_chore(now, op).map(Box::new)),
             Tx::TakeEvents(op) => Done::TakeEvents(self.take_events(now, op)),
+            Tx::Retell(op) => Done::Retell(self.retell(now, op)),
             Tx::SettleEvent(op) => Done::SettleEvent(self.settle_event(now, op)),
             Tx::KeepChore(op) => Done::KeepChore(self.keep_chore(now, op)?),
         })

@@ -23,7 +23,9 @@ pub(crate) use audit::{Audit, AuditSecurity, Db};
 pub(crate) use board::{Board, Span};
 pub(crate) use crawl::{Crawl, CrawlRun, Listed};
 pub(crate) use credential::{Credential, Values, Which};
-pub(crate) use operations::{Archive, Cancel, Cancelled, Held, Pause, Quarantine, Resume, Resumed, Signal, Who};
+pub(crate) use operations::{
+    Archive, Cancel, Cancelled, Held, Outbox, Pause, Quarantine, Resume, Resumed, Signal, Who,
+};
 pub(crate) use pool::{AddDocument, ExtractUrls, ListUrls, LookBackUrls, Pool, Project};
 pub(crate) use replay::{Blackbox, Replay};
 pub(crate) use source::{AddSource, Collect, ExportFormat, Source};
@@ -157,6 +159,11 @@ pub(crate) enum Command {
     Quarantine {
         #[command(subcommand)]
         command: Quarantine,
+    },
+    /// Events for the world outside
+    Outbox {
+        #[command(subcommand)]
+        command: Outbox,
     },
     /// Move old batches and cursor events out of the ledger now; a server does so by itself
     Archive(Archive),

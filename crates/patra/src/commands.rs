@@ -52,6 +52,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Error> {
         Command::Resume(args) => operations::resume(&global, &args).await,
         Command::Cancel(args) => operations::cancel(&global, &args).await,
         Command::Signal(args) => operations::signal(&global, &args).await,
+        Command::Outbox { command } => operations::outbox(&global, &command).await,
         Command::Quarantine { command } => operations::quarantine(&global, &command).await,
         Command::Archive(args) => operations::archive(&global, &args).await,
         Command::Replay(args) => replay::run(&global, &args).await,

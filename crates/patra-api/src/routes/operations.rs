@@ -231,6 +231,31 @@ async fn give_up(api: &Api, tenant: &Tenant, row: PathText) -> Result<(StatusCod
     Ok((StatusCode::OK, json!({ "abandoned": done.abandoned })))
 }
 
+pub(super) async fn retell(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+) -> Response {
+    answer(&id, tell_again(&api, &tenant, None).await)
+}
+
+pub(super) async fn retell_one(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+    event: PathText,
+) -> Response {
+    answer(&id, tell_again(&api, &tenant, Some(event)).await)
+}
+
+async fn tell_again(api: &Api, tenant: &Tenant, event: Option<PathText>) -> Result<(StatusCode, Value), Failure> {
+    let event = event.map(number).transpose()?;
+    match patra_engine::operations::retell(&*api.store, tenant.sight()?, event).await? {
+        Some(events) => Ok((StatusCode::OK, json!({ "events": events }))),
+        None => Err(missing("there is no such event")),
+    }
+}
+
 /// Which batches of a plan.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

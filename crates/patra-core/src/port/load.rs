@@ -20,6 +20,7 @@ pub struct Load {
     pub reached: Vec<Reached>,
     /// Partitions that a schedule fires.
     pub scheduled: Vec<Inventory>,
+    pub outbox: Outbox,
 }
 
 impl Load {
@@ -54,6 +55,15 @@ impl Queue {
         self.queued += queued;
         self.oldest = Some(self.oldest.map_or(oldest, |known| known.min(oldest)));
     }
+}
+
+/// Events that the world outside has not heard.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Outbox {
+    /// When the oldest was written that still waits to be told.
+    pub oldest: Option<Ts>,
+    /// Those that were given up, until they are forgotten.
+    pub failed: u64,
 }
 
 /// How far the namespaces of a scope have come: the one that is furthest behind.

@@ -26,6 +26,9 @@ pub const EVENTS_KEPT: Duration = Duration::from_secs(7 * 86_400);
 /// Events that are forgotten in one go: what is more goes the next time.
 pub const FORGOTTEN_AT_ONCE: u32 = 1_000;
 
+/// Events that are told again in one go, see [`Retell`].
+pub const RETOLD_AT_ONCE: u32 = 1_000;
+
 /// When an event is tried again after so many failures: a second, doubling, at most an hour.
 pub fn tell_again(tries: u32) -> Duration {
     Duration::from_secs((1_u64 << tries.saturating_sub(1).min(12)).min(3_600))
@@ -208,6 +211,20 @@ pub struct Settled<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EventSettled;
+
+/// Lets events that are FAILED be told again, as if they had never been tried: PENDING from now on, the error stays until the
+/// next. Those of a project, one of them, or all; the oldest first, at most [`RETOLD_AT_ONCE`]. They keep their place: of a topic, those
+/// that came after them and still wait are told after them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Retell {
+    pub project_key: Option<String>,
+    pub event: Option<i64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Retold {
+    pub events: u32,
+}
 
 #[cfg(test)]
 mod tests {

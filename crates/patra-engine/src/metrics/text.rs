@@ -75,6 +75,15 @@ impl Metrics {
         for who in &load.scheduled {
             scheduled.get_or_create(&self.shown(who)).set(1);
         }
+        let waits = load.outbox.oldest.map_or(0, |oldest| whole(load.now.since(oldest).as_secs()));
+        for (name, help, value) in [
+            ("patra_outbox_oldest_seconds", "For how long the oldest event waits to be told", waits),
+            ("patra_outbox_failed", "Events that were given up", whole(load.outbox.failed)),
+        ] {
+            let gauge: Gauge = Gauge::default();
+            gauge.set(value);
+            registry.register(name, help, gauge);
+        }
     }
 
     /// As this process heard last.

@@ -1,7 +1,8 @@
 //! Events that wait to be told.
 
 use patra_core::tx::{
-    EVENTS_KEPT, Event, EventSettled, EventsTaken, FORGOTTEN_AT_ONCE, NewEvent, SettleEvent, Settled, TakeEvents,
+    EVENTS_KEPT, Event, EventSettled, EventsTaken, FORGOTTEN_AT_ONCE, NewEvent, RETOLD_AT_ONCE, Retell, Retold,
+    SettleEvent, Settled, TakeEvents,
 };
 use tokio_postgres::{Row, Statement};
 
@@ -57,8 +58,17 @@ SET status_code = $2, tries = $3, last_error = coalesce($4, last_error), not_bef
   ended_at = $6, lease_owner = NULL, leased_until = NULL
 WHERE id = $1";
 
+const RETELL: &str = "
+UPDATE outbox_event
+SET status_code = 'PENDING', tries = 0, not_before = clock_timestamp(), ended_at = NULL
+WHERE id = ANY (ARRAY(
+  SELECT id FROM outbox_event
+  WHERE status_code = 'FAILED' AND ($1::text IS NULL OR project_key = $1) AND ($2::bigint IS NULL OR id = $2)
+  ORDER BY id
+  LIMIT $3))";
+
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[TELL, FORGET, ALONE, TAKE, READ_TRIES, SETTLE];
+pub(super) const STATEMENTS: &[&str] = &[TELL, FORGET, ALONE, TAKE, READ_TRIES, SETTLE, RETELL];
 
 /// Writes them with [`TELL`].
 pub(super) async fn tell(session: &Session, statement: &Statement, events: &[NewEvent], now: Time) -> Result<(), Fail> {
@@ -115,4 +125,15 @@ pub(super) async fn settle(session: &Session, op: &SettleEvent) -> Result<EventS
     }
     session.commit().await?;
     Ok(EventSettled)
+}
+
+pub(super) async fn retell(session: &Session, op: &Retell) -> Result<Retold, Fail> {
+    let [alone, retell] = session.prepare([ALONE, RETELL]).await?;
+    let ((), _, events, ()) = pipeline!(
+        session.begin(),
+        session.one(&alone, &[]),
+        session.write(&retell, &[&op.project_key, &op.event, &i64::from(RETOLD_AT_ONCE)]),
+        session.commit(),
+    )?;
+    Ok(Retold { events: u32::try_from(events).unwrap_or(RETOLD_AT_ONCE) })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use patra_core::port::load::{FORGOTTEN, Load, Queue, Reached};
+use patra_core::port::load::{FORGOTTEN, Load, Outbox, Queue, Reached};
 use patra_core::time::micros;
 use patra_core::tx::Inventory;
 use tokio_postgres::Row;
@@ -39,24 +39,31 @@ GROUP BY provenance_code, endpoint_name, operation_code, namespace_scope_code";
 const SCHEDULED: &str = "
 SELECT DISTINCT provenance_code, endpoint_name, operation_code FROM reg_schedule";
 
+const OUTBOX: &str = "
+SELECT
+  (SELECT created_at FROM outbox_event WHERE status_code = 'PENDING' ORDER BY id LIMIT 1),
+  (SELECT count(*) FROM outbox_event WHERE status_code = 'FAILED')";
+
 const CLOCK: &str = "SELECT clock_timestamp()";
 
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[QUEUES, REACHED, SCHEDULED, CLOCK];
+pub(crate) const STATEMENTS: &[&str] = &[QUEUES, REACHED, SCHEDULED, OUTBOX, CLOCK];
 
 pub(crate) async fn read(session: &Session) -> Result<Load, Fail> {
-    let [queues, reached, scheduled, clock] = session.prepare([QUEUES, REACHED, SCHEDULED, CLOCK]).await?;
+    let [queues, reached, scheduled, outbox, clock] =
+        session.prepare([QUEUES, REACHED, SCHEDULED, OUTBOX, CLOCK]).await?;
     let forgotten = micros(FORGOTTEN);
-    let (queues, reached, scheduled, clock) = pipeline!(
+    let (queues, reached, scheduled, outbox, clock) = pipeline!(
         session.rows(&queues, &[]),
         session.rows(&reached, &[&forgotten]),
         session.rows(&scheduled, &[]),
+        session.one(&outbox, &[]),
         session.one(&clock, &[]),
     )?;
     let mut by_partition: BTreeMap<Inventory, Queue> = BTreeMap::new();
     for row in &queues {
         let partition = read_partition(row)?;
-        let count = u64::try_from(row.try_get::<_, i64>(3)?).unwrap_or(0);
+        let count = count(row, 3)?;
         let queue = by_partition.entry(partition.clone()).or_insert_with(|| Queue::new(partition));
         match row.try_get::<_, Option<Time>>(4)? {
             Some(oldest) => queue.add_queued(count, oldest.0),
@@ -67,13 +74,19 @@ pub(crate) async fn read(session: &Session) -> Result<Load, Fail> {
         let scope = row.try_get::<_, &str>(3)?.parse()?;
         Ok(Reached { partition: read_partition(row)?, scope, instant: row.try_get::<_, Time>(4)?.0 })
     });
+    let oldest = outbox.try_get::<_, Option<Time>>(0)?.map(|oldest| oldest.0);
     let load = Load {
         now: clock.try_get::<_, Time>(0)?.0,
         queues: by_partition.into_values().collect(),
         reached: reached.collect::<Result<_, Fail>>()?,
         scheduled: scheduled.iter().map(read_partition).collect::<Result<_, Fail>>()?,
+        outbox: Outbox { oldest, failed: count(&outbox, 1)? },
     };
     Ok(load.sorted())
+}
+
+fn count(row: &Row, column: usize) -> Result<u64, Fail> {
+    Ok(u64::try_from(row.try_get::<_, i64>(column)?).unwrap_or(0))
 }
 
 fn read_partition(row: &Row) -> Result<Inventory, Fail> {

@@ -2,7 +2,8 @@
 
 use patra_core::Ts;
 use patra_core::tx::{
-    EVENTS_KEPT, Event, EventSettled, EventsTaken, FORGOTTEN_AT_ONCE, NewEvent, SettleEvent, Settled, TakeEvents,
+    EVENTS_KEPT, Event, EventSettled, EventsTaken, FORGOTTEN_AT_ONCE, NewEvent, RETOLD_AT_ONCE, Retell, Retold,
+    SettleEvent, Settled, TakeEvents,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -43,8 +44,17 @@ UPDATE outbox_event
 SET status_code = ?2, tries = ?3, last_error = coalesce(?4, last_error), not_before = ?5, ended_at = ?6, lease_owner = NULL, leased_until = NULL
 WHERE id = ?1";
 
+const RETELL: &str = "
+UPDATE outbox_event
+SET status_code = 'PENDING', tries = 0, not_before = ?1, ended_at = NULL
+WHERE id IN (
+  SELECT id FROM outbox_event INDEXED BY idx_outbox_failed
+  WHERE status_code = 'FAILED' AND (?2 IS NULL OR project_key = ?2) AND (?3 IS NULL OR id = ?3)
+  ORDER BY id
+  LIMIT ?4)";
+
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[INSERT, FORGET, TAKE, READ_TRIES, SETTLE];
+pub(super) const STATEMENTS: &[&str] = &[INSERT, FORGET, TAKE, READ_TRIES, SETTLE, RETELL];
 
 pub(super) fn put(db: &Connection, event: &NewEvent, now: Ts) -> Result<()> {
     let NewEvent { project_key, event_type, topic, idempotency_key, payload } = event;
@@ -85,4 +95,10 @@ pub(super) fn settle(db: &Connection, op: &SettleEvent, now: Ts) -> Result<Event
     let values = params![op.id, status, tries, error, not_before.micros(), ended];
     db.prepare_cached(SETTLE)?.execute(values)?;
     Ok(EventSettled)
+}
+
+pub(super) fn retell(db: &Connection, op: &Retell, now: Ts) -> Result<Retold> {
+    let values = params![now.micros(), op.project_key, op.event, RETOLD_AT_ONCE];
+    let events = db.prepare_cached(RETELL)?.execute(values)?;
+    Ok(Retold { events: u32::try_from(events).unwrap_or(RETOLD_AT_ONCE) })
 }

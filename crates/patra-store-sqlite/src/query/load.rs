@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use patra_core::Ts;
-use patra_core::port::load::{FORGOTTEN, Load, Queue, Reached};
+use patra_core::port::load::{FORGOTTEN, Load, Outbox, Queue, Reached};
 use patra_core::tx::Inventory;
 use rusqlite::{Connection, Row, params};
 
 use super::all;
 use crate::error::Result;
 use crate::exec::COUNT_HELD;
-use crate::sql::{count, time, word};
+use crate::sql::{count, maybe_time, time, word};
 
 // In the order of the index, which holds what waits and nothing else.
 pub(crate) const COUNT_QUEUED: &str = "
@@ -34,8 +34,13 @@ GROUP BY provenance_code, endpoint_name, operation_code, namespace_scope_code";
 
 const READ_SCHEDULED: &str = "SELECT DISTINCT provenance_code, endpoint_name, operation_code FROM reg_schedule";
 
+const READ_OUTBOX: &str = "
+SELECT
+  (SELECT created_at FROM outbox_event INDEXED BY idx_outbox_pending WHERE status_code = 'PENDING' ORDER BY id LIMIT 1),
+  (SELECT count(*) FROM outbox_event INDEXED BY idx_outbox_failed WHERE status_code = 'FAILED')";
+
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[COUNT_QUEUED, COUNT_POLLS, READ_REACHED, READ_SCHEDULED];
+pub(super) const STATEMENTS: &[&str] = &[COUNT_QUEUED, COUNT_POLLS, READ_REACHED, READ_SCHEDULED, READ_OUTBOX];
 
 pub(super) fn read(db: &Connection, now: Ts) -> Result<Load> {
     let mut queues: BTreeMap<Inventory, Queue> = BTreeMap::new();
@@ -57,7 +62,10 @@ pub(super) fn read(db: &Connection, now: Ts) -> Result<Load> {
         Ok(Reached { partition: read_partition(row)?, scope: word(row, 3)?, instant: time(row, 4)? })
     })?;
     let scheduled = all(db, READ_SCHEDULED, params![], read_partition)?;
-    Ok(Load { now, queues: queues.into_values().collect(), reached, scheduled }.sorted())
+    let outbox = db
+        .prepare_cached(READ_OUTBOX)?
+        .query_row([], |row| Ok(Outbox { oldest: maybe_time(row, 0)?, failed: count(row, 1)? }))?;
+    Ok(Load { now, queues: queues.into_values().collect(), reached, scheduled, outbox }.sorted())
 }
 
 fn read_partition(row: &Row<'_>) -> rusqlite::Result<Inventory> {

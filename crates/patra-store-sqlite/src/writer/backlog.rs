@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::mpsc::Receiver;
 
-use patra_core::tx::{CommitBatch, Tx};
+use patra_core::tx::{CommitBatch, RETOLD_AT_ONCE, Tx};
 
 use super::Job;
 
@@ -59,6 +59,7 @@ fn weight(tx: &Tx) -> usize {
         Tx::CommitBatch(_) | Tx::CommitBatches(_) => tx.pages().iter().map(|page| rows(page)).sum(),
         Tx::AddUrls(add) => add.urls.len() + 1,
         Tx::TakeEvents(take) => take.limit as usize,
+        Tx::Retell(_) => RETOLD_AT_ONCE as usize,
         Tx::SavePlan(plan) => 2 * plan.slices.len() + 1,
         Tx::FanOut(fan) => fan.children.len() + 1,
         Tx::Signal(signal) => signal.keys.len() + 1,

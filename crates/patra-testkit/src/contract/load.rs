@@ -15,7 +15,7 @@ fn partition(operation: Operation) -> Inventory {
 }
 
 impl Fixture {
-    async fn load(&self) -> Load {
+    pub(super) async fn load(&self) -> Load {
         self.subject.store.load().await.expect("the load")
     }
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::Fence;
+use patra_core::port::load::Outbox;
 use patra_core::port::query::{Cell, Filter, View};
 use patra_core::record::Stream;
 use patra_core::tx::{
-    CommitBatch, EVENTS_KEPT, Event, EventsTaken, LeaseRef, MAX_TELLS, RECORDS_STORED, SettleEvent, TWEETS_COLLECTED,
-    TakeEvents, Told, TxError, tell_again,
+    CommitBatch, EVENTS_KEPT, Event, EventsTaken, LeaseRef, MAX_TELLS, RECORDS_STORED, Retell, Retold, SettleEvent,
+    TWEETS_COLLECTED, TakeEvents, Told, TxError, tell_again,
 };
 use serde_json::{Value, json};
 
@@ -114,6 +115,52 @@ pub(super) async fn an_event_that_nobody_takes_is_told_again_later_each_time_and
     fx.events("later", 1).await;
     let later = fx.ok(take("x", make::LONG, 10)).await.events.remove(0);
     assert!(later.id > event.id, "{} after {}", later.id, event.id);
+}
+
+pub(super) async fn an_event_that_was_given_up_is_told_again_when_somebody_asks(fx: Fixture) {
+    let all = || Retell { project_key: None, event: None };
+    fx.events("u", 3).await;
+    let events = fx.ok(take("x", make::LONG, 2)).await.events;
+    fx.settle(&events[0], "x", None).await;
+    assert_eq!(
+        fx.ok(all()).await,
+        Retold { events: 0 },
+        "neither what waits, nor what is on its way, nor what was heard"
+    );
+    assert_eq!(fx.statuses().await, ["DELIVERED", "PENDING", "PENDING"]);
+    assert_eq!(fx.load().await.outbox, Outbox { oldest: Some(events[1].created_at), failed: 0 });
+    if fx.subject.is_real() {
+        return;
+    }
+    fx.settle(&events[1], "x", Some("status 500")).await;
+    for failures in 2..=MAX_TELLS {
+        fx.pass(tell_again(failures - 1)).await;
+        for event in fx.ok(take("x", make::LONG, 10)).await.events {
+            fx.settle(&event, "x", Some("status 500")).await;
+        }
+    }
+    fx.pass(tell_again(MAX_TELLS)).await;
+    let last = fx.ok(take("x", make::LONG, 10)).await.events.remove(0);
+    fx.settle(&last, "x", Some("status 500")).await;
+    assert_eq!(fx.statuses().await, ["DELIVERED", "FAILED", "FAILED"]);
+    assert_eq!(fx.load().await.outbox, Outbox { oldest: None, failed: 2 });
+    for nobody in
+        [Retell { project_key: Some("another".into()), ..all() }, Retell { event: Some(events[0].id), ..all() }]
+    {
+        assert_eq!(fx.ok(nobody).await, Retold { events: 0 });
+    }
+    let one = Retell { project_key: Some(PROJECT.into()), event: Some(last.id) };
+    assert_eq!(fx.ok(one.clone()).await, Retold { events: 1 });
+    assert_eq!(fx.ok(one).await, Retold { events: 0 });
+    assert_eq!(fx.statuses().await, ["DELIVERED", "FAILED", "PENDING"]);
+    assert_eq!(fx.ok(all()).await, Retold { events: 1 });
+    let again = fx.ok(take("y", make::LONG, 10)).await.events;
+    let told: Vec<_> = again.iter().map(|event| (event.id, event.tries)).collect();
+    assert_eq!(told, [(events[1].id, 0), (last.id, 0)], "under the same number, as if never tried");
+    for event in &again {
+        fx.settle(event, "y", None).await;
+    }
+    assert_eq!(fx.statuses().await, ["DELIVERED"; 3]);
 }
 
 /// `[id, change]` of each record, and the numbers of the page.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use patra_core::Ts;
-use patra_core::port::load::{FORGOTTEN, Load, Queue, Reached};
+use patra_core::port::load::{FORGOTTEN, Load, Outbox, Queue, Reached};
 use patra_core::state::{Direction, TaskStatus};
 use patra_core::tx::Inventory;
 
@@ -43,6 +43,7 @@ impl MemStore {
             endpoint_name: row.endpoint_name.clone(),
             operation: row.operation,
         });
+        let events = |status| self.outbox.values().filter(move |row| row.status == status);
         Load {
             now,
             queues: queues.into_values().collect(),
@@ -51,6 +52,10 @@ impl MemStore {
                 .map(|((partition, scope), instant)| Reached { partition, scope, instant })
                 .collect(),
             scheduled: scheduled.collect::<BTreeSet<_>>().into_iter().collect(),
+            outbox: Outbox {
+                oldest: events("PENDING").next().map(|row| row.created_at),
+                failed: events("FAILED").count() as u64,
+            },
         }
         .sorted()
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use patra_core::state::{Operation, TriggerStatus, TriggerType};
 use patra_core::tx::{
     AskChore, CHORES, ChoreKept, ChoreTaken, EVENTS_KEPT, Event, EventSettled, EventsTaken, Fired, KeepChore, NewEvent,
-    SettleEvent, Settled, TakeChore, TakeEvents, TxError,
+    RETOLD_AT_ONCE, Retell, Retold, SettleEvent, Settled, TakeChore, TakeEvents, TxError,
 };
 use patra_core::{Fence, InstanceId, Ts};
 use serde_json::json;
@@ -197,5 +197,19 @@ impl MemStore {
         row.not_before = now + again.unwrap_or_default();
         row.ended_at = again.is_none().then_some(now);
         EventSettled
+    }
+
+    pub(super) fn retell(&mut self, now: Ts, op: &Retell) -> Retold {
+        let meant = |(id, row): &(&i64, &mut OutboxRow)| {
+            row.status == "FAILED"
+                && op.project_key.as_ref().is_none_or(|key| *key == row.project_key)
+                && op.event.is_none_or(|event| event == **id)
+        };
+        let mut events = 0;
+        for (_, row) in self.outbox.iter_mut().filter(meant).take(RETOLD_AT_ONCE as usize) {
+            (row.status, row.tries, row.not_before, row.ended_at) = ("PENDING", 0, now, None);
+            events += 1;
+        }
+        Retold { events }
     }
 }

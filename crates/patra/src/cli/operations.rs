@@ -117,6 +117,15 @@ pub(crate) struct Signal {
 }
 
 #[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Outbox {
+    /// Tell again what was given up: one event, or all
+    Retell {
+        /// As `patra get outbox --status FAILED` shows it; none: all that were given up
+        id: Option<i64>,
+    },
+}
+
+#[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Quarantine {
     /// Give a record up: it is not asked for again
     Abandon {

@@ -1,4 +1,4 @@
-//! `pause`, `resume`, `cancel`, `signal`, `quarantine`, `archive`: what people do to work and to what came of it.
+//! `pause`, `resume`, `cancel`, `signal`, `quarantine`, `outbox`, `archive`: what people do to work and to what came of it.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use patra_core::tx::{self, Abandon, Hold, Release, Subject, Target, Which};
 use patra_core::{HoldId, PlanId, SliceId, TaskId};
 use patra_engine::operations;
 
-use crate::cli::{Archive, Cancel, Cancelled, Global, Held, Pause, Quarantine, Resume, Resumed, Signal, Who};
+use crate::cli::{Archive, Cancel, Cancelled, Global, Held, Outbox, Pause, Quarantine, Resume, Resumed, Signal, Who};
 use crate::clock::SystemClock;
 use crate::error::{Error, Exit};
 use crate::{output, store};
@@ -142,6 +142,22 @@ pub(crate) async fn quarantine(global: &Global, command: &Quarantine) -> Result<
     }
     let text = if done.abandoned { "given up" } else { "was settled already" };
     output::result(global.output, &format!("quarantined record {id} {text}"), &json!({ "abandoned": done.abandoned }))?;
+    Ok(Exit::Ok)
+}
+
+pub(crate) async fn outbox(global: &Global, command: &Outbox) -> Result<Exit, Error> {
+    let Outbox::Retell { id } = *command;
+    let store = store::open(global).await?.store;
+    let Some(events) = operations::retell(&*store, global.project.as_deref(), id).await? else {
+        return Err(Error::not_found("there is no such event: `patra get outbox` shows what there is"));
+    };
+    let text = match (id, events) {
+        (Some(id), 0) => format!("event {id} was not given up: there is nothing to tell again"),
+        (None, 0) => "no event was given up: there is nothing to tell again".to_owned(),
+        (_, 1) => "1 event will be told again, by `patra serve`".to_owned(),
+        (_, events) => format!("{events} events will be told again, by `patra serve`"),
+    };
+    output::result(global.output, &text, &json!({ "events": events }))?;
     Ok(Exit::Ok)
 }
 

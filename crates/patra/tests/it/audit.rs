@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use patra_upstream::{Auth, Dataset, Script, Server};
 
-use crate::support::{Place, manifest, psql};
+use crate::support::{Place, manifest};
 
 /// In every secret of these tests, and in no output.
 const CANARY: &str = "canary-0300379a";
@@ -81,16 +81,6 @@ fn finds(place: &Place, args: &[&str], level: &str, at: &str) {
     assert_eq!(report["passed"], report["critical"] == 0 && report["high"] == 0);
 }
 
-fn sql(place: &Place, statement: &str) {
-    match place.database_url() {
-        Some(url) => drop(psql(&url, statement)),
-        None => {
-            let path = place.folder.path().join("data/patra.db");
-            rusqlite::Connection::open(path).unwrap().execute_batch(statement).unwrap();
-        }
-    }
-}
-
 // covers: CRAWL-154, CRAWL-155, CRAWL-RULE-7, CRAWL-DAY1-5
 #[test]
 fn the_audit_passes_on_what_patra_makes_and_fails_when_a_cookie_is_planted() {
@@ -102,9 +92,9 @@ fn the_audit_passes_on_what_patra_makes_and_fails_when_a_cookie_is_planted() {
         assert!(report["checked"]["rows"].as_u64() > Some(10), "{report:#}");
         // Each in a copy of the place would be cleaner; they are undone one by one instead.
         let plant = |statement: &str, undo: &str, level: &str, at: &str| {
-            sql(place, statement);
+            place.sql(statement);
             finds(place, &[], level, at);
-            sql(place, undo);
+            place.sql(undo);
             passes(place, &[]);
         };
         let config = |value: &str| {
@@ -131,10 +121,10 @@ fn the_audit_passes_on_what_patra_makes_and_fails_when_a_cookie_is_planted() {
         );
         plant(&many, "DELETE FROM ing_raw WHERE batch_no = 1200", "critical", "ing_raw.body run_id=171 batch_no=1200");
         // A place for a secret is none.
-        sql(place, &config("Authorization: Bearer ${ credential.token }"));
+        place.sql(&config("Authorization: Bearer ${ credential.token }"));
         passes(place, &[]);
         // The cookie itself in the clear, and one that was moved to another name.
-        sql(place, "CREATE TABLE kept AS SELECT sealed, alias FROM reg_prov_credential");
+        place.sql("CREATE TABLE kept AS SELECT sealed, alias FROM reg_prov_credential");
         let back =
             "UPDATE reg_prov_credential SET sealed = (SELECT sealed FROM kept), alias = (SELECT alias FROM kept)";
         plant(
@@ -149,7 +139,7 @@ fn the_audit_passes_on_what_patra_makes_and_fails_when_a_cookie_is_planted() {
             "INSERT INTO ing_credential_state (credential_id, status_code, updated_at) SELECT 1, 'ACTIVE', {} WHERE NOT EXISTS (SELECT 1 FROM ing_credential_state)",
             now(place)
         );
-        sql(place, &insert);
+        place.sql(&insert);
         plant(state, "UPDATE ing_credential_state SET sealed = NULL", "critical", "ing_credential_state.sealed");
     });
 }

@@ -63,17 +63,6 @@ fn point_to(place: &Place, far: &Far) {
     place.apply(&there);
 }
 
-/// Writes into the database beside the program.
-fn sql(place: &Place, text: &str) {
-    match place.database_url() {
-        Some(url) => drop(psql(&url, text)),
-        None => {
-            let file = place.folder.path().join("data/patra.db");
-            rusqlite::Connection::open(file).unwrap().execute_batch(text).unwrap();
-        }
-    }
-}
-
 pub(crate) struct Running {
     child: Child,
     log: std::path::PathBuf,

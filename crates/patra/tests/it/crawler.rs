@@ -419,13 +419,13 @@ async fn the_tables_have_all_fields_and_guard_what_must_hold() {
                 "idempotency_key, processing_lock, locked_at, retry_count, last_error_code, exec_meta, note_id, note_url, published_at",
             ),
         ] {
-            assert!(desk.sql(&format!("SELECT {columns} FROM {table} WHERE 1 = 0")).is_empty());
+            assert!(desk.place.sql(&format!("SELECT {columns} FROM {table} WHERE 1 = 0")).is_empty());
         }
         let catalogue = match desk.place.database_url() {
             Some(_) => "SELECT indexname FROM pg_indexes",
             None => "SELECT name FROM sqlite_master WHERE type = 'index'",
         };
-        let indexes = desk.sql(catalogue);
+        let indexes = desk.place.sql(catalogue);
         for wanted in ["uk_cookie_name", "idx_cookie_pick", "uk_execution_running"] {
             assert!(indexes.iter().any(|name| name == wanted), "{wanted}: {indexes:?}");
         }

@@ -107,5 +107,26 @@ async fn what_is_stored_is_told_in_its_order_until_it_is_heard() {
         });
         let outbox = desk.place.list(&["outbox"]);
         assert_eq!(outbox.iter().map(|event| event["tries"].as_i64().unwrap()).sum::<i64>(), 2, "two refusals");
+
+        // The webhook was away for too long: what was given up is told when somebody asks for it.
+        let retell = |path: &str| {
+            let answer = desk.call("POST", path, None, None);
+            (answer.status, answer.body["data"]["events"].clone())
+        };
+        assert_eq!(retell("/api/v1/outbox/retell"), (200, json!(0)));
+        desk.place.sql("UPDATE outbox_event SET status_code = 'FAILED', tries = 36 WHERE id IN (2, 4)");
+        let metrics = desk.call("GET", "/metrics", None, None).text;
+        assert!(metrics.contains("patra_outbox_failed 2\n") && metrics.contains("patra_outbox_oldest_seconds 0\n"));
+        assert_eq!(retell("/api/v1/outbox/3/retell"), (200, json!(0)), "it was heard");
+        assert_eq!(retell("/api/v1/outbox/99/retell").0, 404);
+        assert_eq!(retell("/api/v1/outbox/2/retell"), (200, json!(1)));
+        assert_eq!(retell("/api/v1/outbox/retell"), (200, json!(1)));
+        for id in [2, 4] {
+            let event = told.recv_timeout(Duration::from_secs(60)).unwrap();
+            assert_eq!((&event["event_id"], &event["signed"]), (&json!(id), &json!(true)));
+        }
+        desk.wait("that all are delivered again", || {
+            desk.place.list(&["outbox"]).iter().all(|event| event["status_code"] == "DELIVERED")
+        });
     }
 }

@@ -358,7 +358,7 @@ async fn a_pool_that_cannot_be_written_costs_no_record() {
     everywhere(&Script::default(), &[], |desk| {
         let a = project(desk, "aa");
         a.ok("POST", &format!("{POOL}/capture/enable"), Some(&json!({ "job_types": ["far"] })));
-        desk.sql("ALTER TABLE resource_pool_urls RENAME TO gone");
+        desk.place.sql("ALTER TABLE resource_pool_urls RENAME TO gone");
         apply(desk, &manifest(desk.far.base_url()));
         let (_, job) = a.job("records", "2024-01-03T12:00:00Z");
         assert_eq!((job["tasks_failed"].as_u64(), job["inserted"].as_u64()), (Some(0), Some(10)), "{job}");

@@ -81,6 +81,32 @@ impl Place {
         String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
+    /// A statement on the database itself; each row's cells joined by `|`.
+    pub(crate) fn sql(&self, statement: &str) -> Vec<String> {
+        if let Some(url) = self.database_url() {
+            return psql(&url, statement).lines().map(str::to_owned).collect();
+        }
+        let db = rusqlite::Connection::open(self.folder.path().join("data/patra.db")).unwrap();
+        db.busy_timeout(Duration::from_secs(10)).unwrap();
+        let mut prepared = db.prepare(statement).unwrap();
+        let columns = prepared.column_count();
+        if columns == 0 {
+            prepared.execute([]).unwrap();
+            return Vec::new();
+        }
+        let row = |row: &rusqlite::Row<'_>| {
+            let cells = (0..columns).map(|at| row.get::<_, rusqlite::types::Value>(at));
+            let cells = cells.collect::<Result<Vec<_>, _>>()?.into_iter().map(|cell| match cell {
+                rusqlite::types::Value::Text(text) => text,
+                rusqlite::types::Value::Integer(number) => number.to_string(),
+                rusqlite::types::Value::Null => String::new(),
+                other => format!("{other:?}"),
+            });
+            Ok(cells.collect::<Vec<_>>().join("|"))
+        };
+        prepared.query_map([], row).unwrap().map(Result::unwrap).collect()
+    }
+
     /// SQLite checks its own file.
     pub(crate) fn check_integrity(&self) {
         if self.postgres.is_some() {

@@ -101,8 +101,8 @@ async fn users_are_scraped_now_and_their_tweets_are_there_once() {
         assert_eq!(tweets.len(), 10);
         let times: Vec<_> = tweets.iter().map(|tweet| tweet["created_at"].as_str().unwrap()).collect();
         assert!(times.is_sorted_by(|one, other| one >= other), "{times:?}");
-        assert_eq!(desk.sql("SELECT count(*) FROM tweets"), ["60"]);
-        assert_eq!(desk.sql("SELECT username, last_fetched_count, last_new_count, total_fetches, consecutive_empty_fetches FROM scraper_fetch_stats WHERE username = 'alice'"), ["alice|30|0|2|1"]);
+        assert_eq!(desk.place.sql("SELECT count(*) FROM tweets"), ["60"]);
+        assert_eq!(desk.place.sql("SELECT username, last_fetched_count, last_new_count, total_fetches, consecutive_empty_fetches FROM scraper_fetch_stats WHERE username = 'alice'"), ["alice|30|0|2|1"]);
         // Without a limit the calculator decides: of 30 all are known, 0.7 × 1.0 × 30 × 1.2 = 25.2.
         let by_stats = scrape(desk, &json!({ "usernames": "alice" }));
         assert_eq!(by_stats["result"]["users"][0]["limit"], 26);
@@ -178,7 +178,7 @@ async fn a_refused_key_stops_the_scrape_and_is_told() {
         for table in
             ["config", "ing_schedule_instance", "ing_task", "ing_task_run", "ing_task_run_batch", "ing_snapshot"]
         {
-            let rows = desk.sql(&format!("SELECT * FROM {table}"));
+            let rows = desk.place.sql(&format!("SELECT * FROM {table}"));
             assert!(!rows.iter().any(|row| row.contains(KEY)), "{table}");
         }
         let next = start(desk, &json!({ "usernames": "alice", "limit": 20 }));
@@ -377,8 +377,8 @@ async fn a_provider_that_asks_for_silence_too_often_is_told_of() {
 async fn a_stored_tweet_stays_as_it_is() {
     everywhere(&Tweets::default(), &[], |desk| {
         scrape(desk, &json!({ "usernames": "Alice", "limit": 20 }));
-        let first = desk.sql("SELECT tweet_id FROM tweets ORDER BY tweet_id LIMIT 1")[0].clone();
-        let known = |statement: &str| desk.sql(&statement.replace("ID", &first));
+        let first = desk.place.sql("SELECT tweet_id FROM tweets ORDER BY tweet_id LIMIT 1")[0].clone();
+        let known = |statement: &str| desk.place.sql(&statement.replace("ID", &first));
         let as_it_was = known("SELECT text, created_at FROM tweets WHERE tweet_id = 'ID'");
         // Somebody has changed what is stored: a scrape leaves it so.
         let marked = match desk.place.database_url() {
@@ -390,10 +390,10 @@ async fn a_stored_tweet_stays_as_it_is() {
         let now = known("SELECT text, created_at FROM tweets WHERE tweet_id = 'ID'");
         assert_eq!(now[0].split_once('|').unwrap().0, "kept");
         assert_eq!(now[0].rsplit_once('|').unwrap().1, as_it_was[0].rsplit_once('|').unwrap().1);
-        assert_eq!(desk.sql("SELECT count(*), count(DISTINCT tweet_id) FROM tweets"), ["40|40"]);
+        assert_eq!(desk.place.sql("SELECT count(*), count(DISTINCT tweet_id) FROM tweets"), ["40|40"]);
         known("DELETE FROM item WHERE dedup_key = 'ID'");
-        assert_eq!(desk.sql("SELECT count(*) FROM tweets"), ["39"]);
-        let stats = desk.sql("SELECT username, updated_at >= created_at FROM scraper_fetch_stats");
+        assert_eq!(desk.place.sql("SELECT count(*) FROM tweets"), ["39"]);
+        let stats = desk.place.sql("SELECT username, updated_at >= created_at FROM scraper_fetch_stats");
         assert!(stats == ["alice|1"] || stats == ["alice|t"], "{stats:?}");
     });
 }
@@ -409,7 +409,7 @@ async fn many_users_share_one_client_and_the_server_answers_meanwhile() {
         let done = finished(desk, begun.body["task_id"].as_str().unwrap());
         assert_eq!((&done["result"]["successful_users"], &done["result"]["new_tweets"]), (&json!(60), &json!(2_700)));
         // A page is a transaction: it is never long.
-        let batches = desk.sql("SELECT count(*), max(page_size) <= 20 FROM ing_task_run_batch");
+        let batches = desk.place.sql("SELECT count(*), max(page_size) <= 20 FROM ing_task_run_batch");
         assert!(["180|1", "180|t"].contains(&batches[0].as_str()), "{batches:?}");
         let stats = desk.far.stats();
         assert!(stats.data_requests >= 180 && stats.connections <= 10, "5 at once, over kept connections: {stats:?}");
@@ -421,7 +421,7 @@ async fn many_users_share_one_client_and_the_server_answers_meanwhile() {
 async fn a_damaged_database_is_told_of_and_keeps_what_it_has() {
     everywhere(&Tweets::default(), &[], |desk| {
         scrape(desk, &json!({ "usernames": "alice", "limit": 20 }));
-        desk.sql("ALTER TABLE item RENAME TO elsewhere");
+        desk.place.sql("ALTER TABLE item RENAME TO elsewhere");
         let answer = desk.call("GET", "/api/v1/tweets", None, None);
         assert_eq!((answer.status, &answer.body["error"]["code"]), (500, &json!("INTERNAL_ERROR")), "{}", answer.body);
         assert!(!answer.text.contains("elsewhere") && !answer.text.contains("item"), "{}", answer.text);
@@ -432,10 +432,10 @@ async fn a_damaged_database_is_told_of_and_keeps_what_it_has() {
             (&json!("failed"), &json!("INTERNAL_ERROR")),
             "{failed}"
         );
-        desk.sql("ALTER TABLE elsewhere RENAME TO item");
+        desk.place.sql("ALTER TABLE elsewhere RENAME TO item");
         let done = scrape(desk, &json!({ "usernames": "bob", "limit": 20 }));
         assert_eq!(done["result"]["new_tweets"], 20, "{done}");
-        assert_eq!(desk.sql("SELECT count(*) FROM tweets"), ["40"]);
+        assert_eq!(desk.place.sql("SELECT count(*) FROM tweets"), ["40"]);
     });
 }
 

@@ -4,7 +4,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use super::{patra, sql};
+use super::patra;
 use crate::support::{Place, manifest, psql};
 
 fn both(case: impl Fn(&Place)) {
@@ -108,12 +108,17 @@ fn nothing_is_restored_under_a_running_server_and_copies_are_taken_beside_it() {
 fn a_migration_takes_a_copy_first_and_the_copy_is_the_way_back() {
     both(|place| {
         // A database from before the first version, with something in it.
-        let table = "CREATE TABLE patra_migration (version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, applied_at TIME NOT NULL);
-            CREATE TABLE precious (x text); INSERT INTO precious VALUES ('older')";
+        let older = [
+            "CREATE TABLE patra_migration (version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, applied_at TIME NOT NULL)",
+            "CREATE TABLE precious (x text)",
+            "INSERT INTO precious VALUES ('older')",
+        ];
         let kind = if place.database_url().is_some() { "timestamptz" } else { "integer" };
         let data = place.folder.path().join("data");
         std::fs::create_dir_all(&data).unwrap();
-        sql(place, &table.replace("TIME", kind));
+        for statement in older {
+            place.sql(&statement.replace("TIME", kind));
+        }
         if place.database_url().is_some() {
             // Without the programs there is no copy, and no migration, unless somebody says so.
             let output = patra(place).env("PATH", data.display().to_string()).arg("migrate").output().unwrap();
@@ -132,7 +137,7 @@ fn a_migration_takes_a_copy_first_and_the_copy_is_the_way_back() {
             (copies.as_array().unwrap().len(), &copies[0]["schema_version"], &copies[0]["before_migration"]),
             (1, &0.into(), &true.into())
         );
-        sql(place, "INSERT INTO precious VALUES ('newer')");
+        place.sql("INSERT INTO precious VALUES ('newer')");
         // A second start finds nothing to do, and takes no copy.
         assert!(patra(place).arg("migrate").output().unwrap().status.success());
         assert_eq!(told(&db(place, &["backups"])).as_array().unwrap().len(), 1);

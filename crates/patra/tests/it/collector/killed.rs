@@ -7,7 +7,7 @@ const FEEDS: u8 = 6;
 /// Whoever held a lease is dead. Alone on its file, the program knows that by itself.
 fn let_leases_run_out(place: &Place) {
     if place.database_url().is_some() {
-        sql(place, "UPDATE ing_task SET leased_until = now() - interval '1 second' WHERE leased_until IS NOT NULL");
+        place.sql("UPDATE ing_task SET leased_until = now() - interval '1 second' WHERE leased_until IS NOT NULL");
     }
 }
 

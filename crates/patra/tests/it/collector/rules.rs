@@ -14,7 +14,7 @@ fn titles(place: &Place) -> Vec<String> {
 /// As if everything had been found so many days ago.
 fn age(place: &Place, days: u32) {
     let day = if place.database_url().is_some() { "interval '1 day'" } else { "86400000000" };
-    sql(place, &format!("UPDATE item_source SET fetched_at = fetched_at - {days} * {day}"));
+    place.sql(&format!("UPDATE item_source SET fetched_at = fetched_at - {days} * {day}"));
 }
 
 // covers: COLL-23, COLL-26, COLL-87, COLL-114
@@ -53,7 +53,7 @@ fn what_people_write_is_no_sql_and_an_empty_table_of_intervals_is_no_error() {
         assert_eq!(list(place)[0]["name"], evil);
         // Before a collector has ever told its types there are none.
         add(place, "rss", &far.url(2, "/feed/b"));
-        sql(place, "DELETE FROM source_type");
+        place.sql("DELETE FROM source_type");
         ok(&place.run(&["source", "list"]));
         ok(&collect());
         assert_eq!(far.paths(), ["/feed/a", "/feed/b"]);
@@ -89,17 +89,17 @@ fn old_articles_are_emptied_once_an_hour_and_never_come_back() {
         age(place, 40);
         ok(&place.run(&["collect"]));
         assert_eq!(titles(place), all, "it was cleaned within the hour");
-        sql(place, "UPDATE config SET config_value = '2026-01-01T00:00:00Z' WHERE config_key = 'collector.cleaned_at'");
+        place.sql("UPDATE config SET config_value = '2026-01-01T00:00:00Z' WHERE config_key = 'collector.cleaned_at'");
         ok(&place.patra().env("RAW_ITEMS_TTL_DAYS", "0").arg("collect").output().unwrap());
         assert_eq!(titles(place), all, "they are kept for ever");
-        sql(place, "DELETE FROM config WHERE config_key = 'collector.cleaned_at'");
+        place.sql("DELETE FROM config WHERE config_key = 'collector.cleaned_at'");
         let output = place.patra().env("RUST_LOG", "info").arg("collect").output().unwrap();
         ok(&output);
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(log.contains("items=2"), "{log}");
         assert_eq!(titles(place), all[2..], "works are no articles");
         // The feed still has them, and they are no news.
-        sql(place, "UPDATE source SET validators = NULL");
+        place.sql("UPDATE source SET validators = NULL");
         let (_, again) = one(place, feed);
         assert_eq!((&again["fetched"], &again["inserted"]), (&json!(2), &json!(0)));
         assert_eq!(titles(place), all[2..]);

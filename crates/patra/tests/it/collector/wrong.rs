@@ -64,7 +64,7 @@ fn what_can_be_polled_no_more_fails_and_says_why() {
         assert!(ok(&place.run(&["collect"])).contains("no source is due"));
         for _ in 2..=5 {
             let now = if place.database_url().is_some() { "now()" } else { "1" };
-            sql(place, &format!("UPDATE source SET next_due_at = {now} WHERE id = 1"));
+            place.sql(&format!("UPDATE source SET next_due_at = {now} WHERE id = 1"));
             place.run(&["collect"]);
         }
         assert_eq!(list(place)[0]["paused_reason"], "error");

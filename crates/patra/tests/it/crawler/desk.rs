@@ -198,39 +198,13 @@ impl Desk {
         items
     }
 
-    /// A statement on the database itself; each row's cells joined by `|`.
-    pub(crate) fn sql(&self, statement: &str) -> Vec<String> {
-        if let Some(url) = self.place.database_url() {
-            return crate::support::psql(&url, statement).lines().map(str::to_owned).collect();
-        }
-        let db = rusqlite::Connection::open(self.place.folder.path().join("data/patra.db")).unwrap();
-        db.busy_timeout(Duration::from_secs(10)).unwrap();
-        let mut prepared = db.prepare(statement).unwrap();
-        let columns = prepared.column_count();
-        if columns == 0 {
-            prepared.execute([]).unwrap();
-            return Vec::new();
-        }
-        let row = |row: &rusqlite::Row<'_>| {
-            let cells = (0..columns).map(|at| row.get::<_, rusqlite::types::Value>(at));
-            let cells = cells.collect::<Result<Vec<_>, _>>()?.into_iter().map(|cell| match cell {
-                rusqlite::types::Value::Text(text) => text,
-                rusqlite::types::Value::Integer(number) => number.to_string(),
-                rusqlite::types::Value::Null => String::new(),
-                other => format!("{other:?}"),
-            });
-            Ok(cells.collect::<Vec<_>>().join("|"))
-        };
-        prepared.query_map([], row).unwrap().map(Result::unwrap).collect()
-    }
-
     /// Makes a time of a row earlier by so many minutes.
     pub(crate) fn age(&self, table: &str, column: &str, minutes: i64) {
         let by = match self.place.database_url() {
             Some(_) => format!("interval '{minutes} minutes'"),
             None => format!("{}", minutes * 60_000_000),
         };
-        self.sql(&format!("UPDATE {table} SET {column} = {column} - {by} WHERE {column} IS NOT NULL"));
+        self.place.sql(&format!("UPDATE {table} SET {column} = {column} - {by} WHERE {column} IS NOT NULL"));
     }
 }
 

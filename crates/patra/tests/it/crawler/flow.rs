@@ -125,7 +125,7 @@ async fn one_id_is_found_in_answers_logs_and_rows() {
             lines.iter().any(|line| line.contains("abc123-search") && line.contains("a cookie was refused")),
             "{lines:#?}"
         );
-        let meta = desk.sql("SELECT exec_meta FROM crawl_candidate WHERE status = 'collected'").remove(0);
+        let meta = desk.place.sql("SELECT exec_meta FROM crawl_candidate WHERE status = 'collected'").remove(0);
         assert!(meta.contains("wf-1700000000-abc123-write"), "{meta}");
         let sent = desk.far.log();
         assert!(!sent.is_empty());
@@ -209,7 +209,10 @@ async fn the_three_alerts_fire_and_end_and_a_restart_forgets_nothing() {
             desk.data("POST", "/candidates", Some(&json!({ "platform": "xhs", "items": items })));
         }
         let deadline = std::time::Instant::now() + Duration::from_secs(90);
-        while desk.sql("SELECT alert FROM alert_state WHERE since IS NOT NULL AND alert <> 'cookies_exhausted'").len()
+        while desk
+            .place
+            .sql("SELECT alert FROM alert_state WHERE since IS NOT NULL AND alert <> 'cookies_exhausted'")
+            .len()
             < 2
         {
             assert!(std::time::Instant::now() < deadline, "the conditions are not seen");
@@ -219,7 +222,8 @@ async fn the_three_alerts_fire_and_end_and_a_restart_forgets_nothing() {
         desk.restart();
         assert_eq!(next("low_success_rate", "firing")["level"], "P1");
         let backlog =
-            match desk.sql("SELECT alert FROM alert_state WHERE alert = 'backlog' AND told_at IS NOT NULL").len() {
+            match desk.place.sql("SELECT alert FROM alert_state WHERE alert = 'backlog' AND told_at IS NOT NULL").len()
+            {
                 0 => next("backlog", "firing"),
                 _ => json!({ "level": "P2" }),
             };

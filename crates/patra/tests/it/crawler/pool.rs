@@ -196,12 +196,12 @@ async fn a_key_is_replaced_while_cookies_are_used() {
             desk.add_cookie(&format!("c{n:02}"), &format!("a1={n}; web_session=CANARY-{n}"), 1);
         }
         let old_id = desk.cookie("c00")["encryption_key_id"].as_str().unwrap().to_owned();
-        for sealed in desk.sql("SELECT sealed FROM reg_prov_credential") {
+        for sealed in desk.place.sql("SELECT sealed FROM reg_prov_credential") {
             assert!(sealed.starts_with("v1.") && !sealed.contains("CANARY"), "{sealed}");
         }
         // A text moved to another row opens nothing, and no changed one does.
-        let whole = desk.sql("SELECT sealed FROM reg_prov_credential WHERE alias = 'c01'").remove(0);
-        desk.sql("UPDATE reg_prov_credential SET sealed = (SELECT sealed FROM reg_prov_credential WHERE alias = 'c00') WHERE alias = 'c01'");
+        let whole = desk.place.sql("SELECT sealed FROM reg_prov_credential WHERE alias = 'c01'").remove(0);
+        desk.place.sql("UPDATE reg_prov_credential SET sealed = (SELECT sealed FROM reg_prov_credential WHERE alias = 'c00') WHERE alias = 'c01'");
         let ask = |desk: &Desk, name: &str| {
             desk.post("/search", &json!({ "platform": "xhs", "keyword": "tea", "cookie_name": name }))
         };
@@ -209,7 +209,7 @@ async fn a_key_is_replaced_while_cookies_are_used() {
         assert_eq!((moved.status, &moved.body["error"]["code"]), (503, &"NOT_CONFIGURED".into()), "{}", moved.body);
         let beside = desk.post("/search", &json!({ "platform": "xhs", "keyword": "tea", "exclude_cookies": ["c00"] }));
         assert_eq!(beside.status, 200, "one that does not open holds up no other: {}", beside.body);
-        desk.sql(&format!("UPDATE reg_prov_credential SET sealed = '{whole}' WHERE alias = 'c01'"));
+        desk.place.sql(&format!("UPDATE reg_prov_credential SET sealed = '{whole}' WHERE alias = 'c01'"));
 
         // The new key first, the old one stays readable; the resealing dies in between and is run again.
         let new = "another text of more than thirty-two characters";

@@ -10,9 +10,9 @@ use crate::support::Place;
 /// Makes the clock ask now: what it has seen to lies far back.
 fn ring(desk: &Desk, seen_to: &str) {
     desk.wait("it has looked at the clock", || {
-        !desk.sql("SELECT 1 FROM config WHERE config_key = 'scraper.cron_seen_to'").is_empty()
+        !desk.place.sql("SELECT 1 FROM config WHERE config_key = 'scraper.cron_seen_to'").is_empty()
     });
-    desk.sql(&format!("UPDATE config SET config_value = '{seen_to}' WHERE config_key = 'scraper.cron_seen_to'"));
+    desk.place.sql(&format!("UPDATE config SET config_value = '{seen_to}' WHERE config_key = 'scraper.cron_seen_to'"));
 }
 
 fn scrapes(desk: &Desk) -> Vec<Value> {
@@ -111,6 +111,6 @@ async fn a_scrape_whose_process_dies_is_ended_by_the_next() {
         desk.restart();
         let done = finished(&desk, task);
         assert_eq!((&done["status"], &done["result"]["new_tweets"]), (&json!("completed"), &json!(120)), "{done}");
-        assert_eq!(desk.sql("SELECT count(*), count(DISTINCT tweet_id) FROM tweets"), ["120|120"]);
+        assert_eq!(desk.place.sql("SELECT count(*), count(DISTINCT tweet_id) FROM tweets"), ["120|120"]);
     }
 }
