@@ -1287,6 +1287,7 @@ CREATE TABLE outbox_event (
 CREATE UNIQUE INDEX uk_outbox_idem ON outbox_event (idempotency_key);
 CREATE INDEX idx_outbox_pending ON outbox_event (id) WHERE status_code = 'PENDING';
 CREATE INDEX idx_outbox_topic ON outbox_event (topic, id) WHERE status_code = 'PENDING';
+CREATE INDEX idx_outbox_leased ON outbox_event (topic) WHERE leased_until IS NOT NULL;
 CREATE INDEX idx_outbox_failed ON outbox_event (id) WHERE status_code = 'FAILED';
 CREATE INDEX idx_outbox_ended ON outbox_event (ended_at) WHERE ended_at IS NOT NULL;
 

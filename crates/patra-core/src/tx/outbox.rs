@@ -1,6 +1,7 @@
 //! Events for the world outside. One is written in the transaction of what it tells, and delivered afterwards: at least once,
 //! with the same id each time (MAP-C-22). What is told of one record is told in the order in which it was stored (G-01): it is in one
-//! topic, and behind an event that was not told the others of its topic wait.
+//! topic, and behind an event that was not told the others of its topic wait, until it is given up. Told again later, it comes
+//! after them ([`Retell`]).
 
 use std::time::Duration;
 
@@ -135,7 +136,7 @@ impl PollEnd {
 }
 
 /// Leases PENDING events of a type whose `not_before` has come and whose lease is free or expired, oldest first, at most
-/// `limit`; none behind another of its topic that is PENDING and cannot be taken now. Forgets those that ended before
+/// `limit`; none of a topic of which another is leased, and none behind another of its topic that is PENDING and put off. Forgets those that ended before
 /// now - [`EVENTS_KEPT`], at most [`FORGOTTEN_AT_ONCE`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TakeEvents {
@@ -213,8 +214,8 @@ pub struct Settled<'a> {
 pub struct EventSettled;
 
 /// Lets events that are FAILED be told again, as if they had never been tried: PENDING from now on, the error stays until the
-/// next. Those of a project, one of them, or all; the oldest first, at most [`RETOLD_AT_ONCE`]. They keep their place: of a topic, those
-/// that came after them and still wait are told after them.
+/// next. Those of a project, one of them, or all; the oldest first, at most [`RETOLD_AT_ONCE`]. They keep their place: those
+/// behind them in their topic that nobody has taken yet are told after them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Retell {
     pub project_key: Option<String>,

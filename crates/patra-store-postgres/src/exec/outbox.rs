@@ -31,16 +31,19 @@ WHERE id = ANY (ARRAY(
 /// put it off.
 const ALONE: &str = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' outbox', 0))";
 
-/// None behind another of its topic that cannot be taken now.
+/// None of a topic of which another is on its way, and none behind another that is put off.
 const TAKE: &str = "
 WITH next AS MATERIALIZED (
   SELECT next.id FROM outbox_event next
   WHERE next.status_code = 'PENDING' AND next.event_type = $5
     AND next.not_before <= $1 AND (next.leased_until IS NULL OR next.leased_until <= $1)
     AND NOT EXISTS (
+      SELECT 1 FROM outbox_event other
+      WHERE other.leased_until IS NOT NULL AND other.topic = next.topic AND other.leased_until > $1)
+    AND NOT EXISTS (
       SELECT 1 FROM outbox_event earlier
       WHERE earlier.status_code = 'PENDING' AND earlier.topic = next.topic AND earlier.id < next.id
-        AND (earlier.not_before > $1 OR earlier.leased_until > $1))
+        AND earlier.not_before > $1)
   ORDER BY next.id
   LIMIT $4
 )

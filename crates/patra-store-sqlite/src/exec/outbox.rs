@@ -20,7 +20,7 @@ const FORGET: &str = "
 DELETE FROM outbox_event
 WHERE id IN (SELECT id FROM outbox_event WHERE ended_at < ?1 ORDER BY ended_at LIMIT ?2)";
 
-// None behind another of its topic that cannot be taken now.
+// None of a topic of which another is on its way, and none behind another that is put off.
 pub(crate) const TAKE: &str = "
 UPDATE outbox_event
 SET lease_owner = ?1, leased_until = ?2
@@ -29,9 +29,12 @@ WHERE id IN (
   WHERE next.status_code = 'PENDING' AND next.event_type = ?5
     AND next.not_before <= ?3 AND (next.leased_until IS NULL OR next.leased_until <= ?3)
     AND NOT EXISTS (
+      SELECT 1 FROM outbox_event other INDEXED BY idx_outbox_leased
+      WHERE other.leased_until IS NOT NULL AND other.topic = next.topic AND other.leased_until > ?3)
+    AND NOT EXISTS (
       SELECT 1 FROM outbox_event earlier INDEXED BY idx_outbox_topic
       WHERE earlier.status_code = 'PENDING' AND earlier.topic = next.topic AND earlier.id < next.id
-        AND (earlier.not_before > ?3 OR earlier.leased_until > ?3))
+        AND earlier.not_before > ?3)
   ORDER BY next.id
   LIMIT ?4)
 RETURNING id, project_key, event_type, topic, idempotency_key, payload, tries, created_at";

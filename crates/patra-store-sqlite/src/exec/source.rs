@@ -203,11 +203,13 @@ pub(super) fn change(db: &Connection, op: &ChangeSource, now: Ts) -> Result<Sour
     if !known {
         return Ok(SourceChanged::Unknown);
     }
+    if let Some(NewConfig { source_key, .. }) = &op.config
+        && db.prepare_cached(HAS_KEY)?.exists(params![op.project_key, source_key, op.id])?
+    {
+        return Err(TxError::Conflict.into());
+    }
     db.prepare_cached(CHANGE)?.execute(params![op.id, op.name, op.is_public, now.micros()])?;
     if let Some(NewConfig { config, source_key, minutes }) = &op.config {
-        if db.prepare_cached(HAS_KEY)?.exists(params![op.project_key, source_key, op.id])? {
-            return Err(TxError::Conflict.into());
-        }
         db.prepare_cached(CHANGE_CONFIG)?.execute(params![op.id, config, source_key, minutes])?;
     }
     let Some(mut kept) = read(db, op.id)? else { return Ok(SourceChanged::Unknown) };

@@ -460,6 +460,7 @@ cases! {
         an_event_whose_teller_died_is_told_by_another,
         an_event_that_nobody_takes_is_told_again_later_each_time_and_given_up,
         an_event_that_was_given_up_is_told_again_when_somebody_asks,
+        of_a_topic_nothing_is_told_beside_an_event_that_is_on_its_way,
         what_a_page_stores_is_told_with_it_and_once,
         events_of_a_topic_are_told_in_their_order,
         of_many_tellers_one_at_a_time_has_a_topic,

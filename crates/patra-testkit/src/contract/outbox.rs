@@ -163,6 +163,32 @@ pub(super) async fn an_event_that_was_given_up_is_told_again_when_somebody_asks(
     assert_eq!(fx.statuses().await, ["DELIVERED"; 3]);
 }
 
+// covers: G-01
+pub(super) async fn of_a_topic_nothing_is_told_beside_an_event_that_is_on_its_way(fx: Fixture) {
+    let (lease, run) = fx.running(2).await;
+    for no in 1..=2 {
+        let records = vec![make::record(&format!("r{no}"), 1)];
+        fx.ok(Arc::new(CommitBatch { emit: true, ..make::page(&lease, run, no, records, true) })).await;
+    }
+    let first = fx.ok(take_records("x", 1)).await.events.remove(0);
+    fx.settle(&first, "x", Some("status 500")).await;
+    if fx.subject.is_real() {
+        return;
+    }
+    for failures in 2..=MAX_TELLS {
+        fx.pass(tell_again(failures - 1)).await;
+        let again = fx.ok(take_records("x", 1)).await.events.remove(0);
+        assert_eq!(again.id, first.id);
+        fx.settle(&again, "x", Some("status 500")).await;
+    }
+    let second = fx.ok(take_records("x", 1)).await.events.remove(0);
+    assert!(second.id > first.id, "what was given up holds up nobody");
+    fx.ok(Retell { project_key: None, event: Some(first.id) }).await;
+    assert_eq!(fx.ok(take_records("y", 10)).await.events, [], "a later one of its topic is on its way");
+    fx.settle(&second, "x", None).await;
+    assert_eq!(fx.ok(take_records("y", 10)).await.events, [first]);
+}
+
 /// `[id, change]` of each record, and the numbers of the page.
 fn told_of(event: &Event) -> (Vec<(String, String)>, Value) {
     let mut payload: Value = serde_json::from_str(&event.payload).expect("JSON");

@@ -35,9 +35,8 @@ impl OutboxRow {
         self.ended_at.is_none()
     }
 
-    /// When it may be taken.
-    fn free_at(&self) -> Ts {
-        self.lease.as_ref().map_or(self.not_before, |(_, until)| (*until).max(self.not_before))
+    fn is_leased(&self, now: Ts) -> bool {
+        self.lease.as_ref().is_some_and(|(_, until)| *until > now)
     }
 }
 
@@ -162,10 +161,11 @@ impl MemStore {
 
     pub(super) fn take_events(&mut self, now: Ts, op: &TakeEvents) -> EventsTaken {
         self.outbox.retain(|_, row| row.ended_at.is_none_or(|at| at >= now - EVENTS_KEPT));
-        let mut held = BTreeSet::new();
+        let leased = self.outbox.values().filter(|row| row.is_leased(now));
+        let mut held: BTreeSet<_> = leased.map(|row| row.topic.clone()).collect();
         let mut events = Vec::new();
         for (id, row) in self.outbox.iter_mut().filter(|(_, row)| row.is_pending()) {
-            if row.free_at() > now {
+            if row.not_before > now {
                 held.insert(row.topic.clone());
             }
             if row.event_type != op.event_type || held.contains(&row.topic) || events.len() >= op.limit as usize {

@@ -148,14 +148,16 @@ pub(crate) async fn quarantine(global: &Global, command: &Quarantine) -> Result<
 pub(crate) async fn outbox(global: &Global, command: &Outbox) -> Result<Exit, Error> {
     let Outbox::Retell { id } = *command;
     let store = store::open(global).await?.store;
+    if let Some(project) = &global.project {
+        store::known_project(&*store, project).await?;
+    }
     let Some(events) = operations::retell(&*store, global.project.as_deref(), id).await? else {
         return Err(Error::not_found("there is no such event: `patra get outbox` shows what there is"));
     };
     let text = match (id, events) {
         (Some(id), 0) => format!("event {id} was not given up: there is nothing to tell again"),
         (None, 0) => "no event was given up: there is nothing to tell again".to_owned(),
-        (_, 1) => "1 event will be told again, by `patra serve`".to_owned(),
-        (_, events) => format!("{events} events will be told again, by `patra serve`"),
+        (_, events) => format!("events that will be told again, by a `patra serve` with their webhook: {events}"),
     };
     output::result(global.output, &text, &json!({ "events": events }))?;
     Ok(Exit::Ok)

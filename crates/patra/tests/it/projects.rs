@@ -92,6 +92,7 @@ async fn no_route_shows_a_project_what_is_anothers() {
             ("POST", "/api/v1/runs/1/batches/1/redrive".to_owned()),
             ("POST", "/api/v1/tasks/1/redrive".to_owned()),
             ("POST", "/api/v1/quarantine/1/abandon".to_owned()),
+            ("POST", "/api/v1/outbox/1/retell".to_owned()),
             ("GET", format!("/api/sources/{source}")),
             ("DELETE", format!("/api/sources/{source}")),
             ("POST", format!("/api/sources/{source}/pause")),
